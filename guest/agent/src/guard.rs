@@ -76,6 +76,7 @@ fn kill_own_group() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     fn parsed(word: &str) -> Option<Result<libc::pid_t, String>> {
         parse(&[word.to_owned()])
@@ -85,13 +86,18 @@ mod tests {
     fn group_numbers_are_parsed_and_invalid_ones_rejected() {
         assert_eq!(parsed("trapline.guard=77"), Some(Ok(77)));
         assert_eq!(parsed("trapline.run=basic"), None);
-        for bad in ["trapline.guard=", "trapline.guard=0", "trapline.guard=-7"] {
-            assert!(parsed(bad).unwrap().unwrap_err().contains(bad));
-        }
+        let errors = ["trapline.guard=", "trapline.guard=0", "trapline.guard=-7"]
+            .map(|bad| parsed(bad).unwrap().unwrap_err());
+        expect![[r#"
+            trapline.guard=: expected the number of a process group
+            trapline.guard=0: expected the number of a process group
+            trapline.guard=-7: expected the number of a process group"#]]
+        .assert_eq(&errors.join("\n"));
     }
 
     #[test]
     fn a_nonexistent_group_is_rejected() {
-        assert!(guard(libc::pid_t::MAX).starts_with("group 2147483647 cannot"));
+        expect!["group 2147483647 cannot be guarded: Operation not permitted (os error 1)"]
+            .assert_eq(&guard(libc::pid_t::MAX));
     }
 }

@@ -29,6 +29,7 @@ pub fn without_unavailable(planned: &PlannedBoot, available_mib: Option<u64>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
     use trapline_abi::Op;
     use trapline_model::{expand, EnvironmentId, Request};
 
@@ -56,8 +57,7 @@ mod tests {
         assert_eq!(fitted.guest.window_mib, 0);
         let left_out = &fitted.left_out[0];
         assert_eq!(left_out.operations, populate::large());
-        assert!(left_out
-            .reason
-            .starts_with("1536 MiB of memory are needed, 1535"));
+        expect!["1536 MiB of memory are needed, 1535 MiB are available: end a large program"]
+            .assert_eq(&left_out.reason);
     }
 }

@@ -54,25 +54,25 @@ pub struct EnvironmentBaseline {
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
     /// The text is empty.
-    #[error("it is empty, as after a run that failed")]
+    #[error("empty, as after a run that failed")]
     Empty,
     /// The text is not JSON, or not of the expected form.
-    #[error("it is no baseline, or damaged ({0})")]
+    #[error("not a baseline, or damaged ({0})")]
     Corrupt(#[source] serde_json::Error),
     /// The text is JSON of something else.
-    #[error("it is JSON, but no baseline")]
+    #[error("JSON, but not a baseline")]
     Foreign,
     /// A later version wrote the text.
-    #[error("it has format {found}, and this version reads up to {VERSION}")]
+    #[error("format {found} is not supported, this version reads up to {VERSION}")]
     Newer {
         /// Its format version.
         found: u64,
     },
     /// There is no figure to compare with.
-    #[error("it has no figures")]
+    #[error("no figures")]
     NoFigures,
     /// An environment is unknown or has no exact clock.
-    #[error("it has figures of '{0}', which is no environment of the instruction clock")]
+    #[error("figures of '{0}', which is not an environment of the instruction clock")]
     Environment(String),
 }
 
@@ -236,6 +236,7 @@ pub fn failures(summary: &Summary) -> impl Iterator<Item = (&Cell, &trapline_sta
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
     use proptest::prelude::*;
 
     fn baseline(figure: f64) -> Baseline {
@@ -265,16 +266,31 @@ mod tests {
 
     #[test]
     fn each_figure_and_function_has_a_line() {
-        let text = baseline(3182.25).text();
-        assert!(
-            text.contains("\n          \"exits/port-out\": 3182.25\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains("\n          \"kvm_amd svm_vcpu_run\": 3182.25\n"),
-            "{text}"
-        );
-        assert!(text.ends_with("}\n"));
+        expect![[r#"
+            {
+              "environments": {
+                "sim/kvm": {
+                  "facts": {
+                    "qemu": "7.2"
+                  },
+                  "figures": {
+                    "insn": {
+                      "exits/port-out": 3182.25
+                    }
+                  },
+                  "ledgers": {
+                    "exits/port-out": {
+                      "kvm_amd svm_vcpu_run": 3182.25
+                    }
+                  }
+                }
+              },
+              "trapline": "0.1.0",
+              "trapline-baseline": 3,
+              "workload": "exits/port-out"
+            }
+        "#]]
+        .assert_eq(&baseline(3182.25).text());
     }
 
     #[test]
@@ -283,24 +299,17 @@ mod tests {
         let newer = good.replace("\"trapline-baseline\": 3", "\"trapline-baseline\": 4");
         let wall = good.replace("sim/kvm", "kvm");
         let null = good.replace("1.0", "null");
-        for (text, words) in [
-            ("", "it is empty"),
-            ("{", "damaged"),
-            ("[]", "no baseline"),
-            ("{\"cells\": []}", "no baseline"),
-            (
-                newer.as_str(),
-                "it has format 4, and this version reads up to 3",
-            ),
-            (
-                wall.as_str(),
-                "'kvm', which is no environment of the instruction clock",
-            ),
-            (null.as_str(), "damaged"),
-        ] {
-            let error = Baseline::parse(text).unwrap_err().to_string();
-            assert!(error.contains(words), "{text}: {error}");
-        }
+        let texts = ["", "{", "[]", "{\"cells\": []}", &newer, &wall, &null];
+        let errors = texts.map(|text| Baseline::parse(text).unwrap_err().to_string());
+        expect![[r#"
+            empty, as after a run that failed
+            not a baseline, or damaged (EOF while parsing an object at line 1 column 1)
+            JSON, but not a baseline
+            JSON, but not a baseline
+            format 4 is not supported, this version reads up to 3
+            figures of 'kvm', which is not an environment of the instruction clock
+            not a baseline, or damaged (invalid type: null, expected f64)"#]]
+        .assert_eq(&errors.join("\n"));
     }
 
     #[test]

@@ -111,6 +111,7 @@ impl Tolerances {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     fn with(words: &[&str]) -> Tolerances {
         let mut tolerances = Tolerances::default();
@@ -165,6 +166,7 @@ mod tests {
             assert!(parse(words).is_err(), "{words}");
         }
         let error = parse("port-out=1").unwrap_err().to_string();
-        assert!(error.ends_with("did you mean 'exits/port-out'?"), "{error}");
+        expect!["unknown workload or operation 'port-out'; did you mean 'exits/port-out'?"]
+            .assert_eq(&error);
     }
 }

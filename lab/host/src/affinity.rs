@@ -270,6 +270,7 @@ fn threads_of(pid: i32) -> Vec<(i32, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -304,7 +305,7 @@ mod tests {
             let refused = Affinity::choose(Pin::Exclusive, Sched::Other)
                 .err()
                 .unwrap();
-            assert!(refused.to_string().contains("taskset -c 0,1"), "{refused}");
+            expect!["--pin exclusive needs a second CPU, and this process may use one: allow more, as with 'taskset -c 0,1'"].assert_eq(&refused.to_string());
             assert!(Affinity::choose(Pin::Shared, Sched::Other).is_ok());
         })
         .join()
@@ -338,13 +339,18 @@ mod tests {
 
     #[test]
     fn refusal_has_a_remedy() {
-        let remedy = |sched: &str, code| {
+        let refused = |(sched, code): (&str, i32)| {
             let error = io::Error::from_raw_os_error(code);
-            refusal(sched.parse().unwrap(), &error).remedy.unwrap()
+            refusal(sched.parse().unwrap(), &error).to_string()
         };
-        assert!(remedy("fifo:20", libc::EPERM).ends_with("ulimit -r 20"));
-        let deadline = "deadline:9ms/10ms";
-        assert!(remedy(deadline, libc::EPERM).contains("setcap cap_sys_nice+ep"));
-        assert!(remedy(deadline, libc::EBUSY).contains("request less runtime"));
+        let cases = [
+            ("fifo:20", libc::EPERM),
+            ("deadline:9ms/10ms", libc::EPERM),
+            ("deadline:9ms/10ms", libc::EBUSY),
+        ];
+        expect![[r#"
+            --sched fifo:20 is not permitted: sudo setcap cap_sys_nice+ep $(command -v trapline), or raise the limit: ulimit -r 20
+            --sched deadline:9ms/10ms is not permitted, or not for a process restricted to some CPUs: sudo setcap cap_sys_nice+ep $(command -v trapline)
+            the kernel does not admit --sched deadline:9ms/10ms: request less runtime, end other deadline tasks, or raise /proc/sys/kernel/sched_rt_runtime_us"#]].assert_eq(&cases.map(refused).join("\n"));
     }
 }

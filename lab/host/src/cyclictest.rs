@@ -176,6 +176,7 @@ impl Distribution {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     const OUTPUT: &str = "# /dev/cpu_dma_latency set to 0us\n# Histogram\n000000 000000\n\
                         000002 000006\n000003 000002\n000040 000001\n# Total: 000000009\n\
@@ -205,10 +206,7 @@ mod tests {
             slack: true,
         };
         let text = arguments(&setting).join(" ");
-        for word in ["--affinity=1 ", "--interval=1000 ", "--loops=5000 "] {
-            assert!(text.contains(word), "{text}");
-        }
-        assert!(text.ends_with("--policy=fifo --priority=10"), "{text}");
+        expect!["--laptop --quiet --threads=1 --affinity=1 --interval=1000 --loops=5000 --histogram=20000 --policy=fifo --priority=10"].assert_eq(&text);
         let other = arguments(&Setting {
             fifo: None,
             ..setting

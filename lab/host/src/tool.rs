@@ -166,6 +166,7 @@ fn read(file: &mut File) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     #[test]
     fn output_and_status_are_returned() {
@@ -197,12 +198,13 @@ mod tests {
             (failed.status.code(), &failed.stderr[..]),
             (Some(3), &b"bad\n"[..])
         );
-        assert_eq!(run("echo text", "exit 4").status.code(), Some(4));
+        assert_eq!(run("echo text", "cat; exit 4").status.code(), Some(4));
     }
 
     #[test]
     fn missing_tool_is_an_error() {
         let error = output(&mut Command::new("/nonexistent/tool")).unwrap_err();
-        assert!(error.to_string().contains("/nonexistent/tool"), "{error}");
+        expect!["cannot start /nonexistent/tool: No such file or directory (os error 2)"]
+            .assert_eq(&error.to_string());
     }
 }

@@ -80,6 +80,7 @@ impl FromStr for Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     #[test]
     fn text_is_parsed_as_it_is_formatted() {
@@ -99,8 +100,10 @@ mod tests {
     #[test]
     fn invalid_configurations_are_rejected_with_the_remedy() {
         let message = |text: &str| text.parse::<Config>().unwrap_err().to_string();
-        assert!(message("qemu-kmv").contains("did you mean 'qemu-kvm'?"));
-        assert!(message("kvm:memory=little").contains("a size like 512M"));
-        assert!(message("host:memory=1G").contains("setting 'memory' is not supported by host"));
+        let messages = ["qemu-kmv", "kvm:memory=little", "host:memory=1G"].map(message);
+        expect![[r#"
+            unknown environment 'qemu-kmv'; did you mean 'qemu-kvm'?
+            invalid setting: memory=little: expected a size like 512M or 2G
+            setting 'memory' is not supported by host: leave it out, or choose from kvm, process, qemu-kvm, qemu-tcg, custom, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/kvm, sim/process, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux, sim/kvm/kvm, sim/kvm/kvm/kvm, sim/xen-pvh, sim/xen-hvm, sim/custom, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh"#]].assert_eq(&messages.join("\n"));
     }
 }

@@ -47,8 +47,8 @@ const ONE_INSTRUCTION: &str =
     "a load is one instruction, whatever the caches hold: measure kvm or \
                                host";
 
-const TOO_LONG: &str = "a GiB takes minutes where instructions are counted: --preset full \
-                        measures it, or its name (trapline populate --order 18)";
+const TOO_LONG: &str = "1 GiB takes minutes on an instruction clock: choose --preset full, or \
+                        name it (trapline populate --order 18)";
 const NO_ROOM: &str = "the machine with Intel's virtualization has no room for a GiB: measure \
                        sim/kvm";
 
@@ -110,6 +110,7 @@ fn without_disk(environment: EnvironmentId) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
     use trapline_abi::Op;
 
     #[test]
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!(out(EnvironmentId::SIM_KVM, Preset::Full, 0), []);
         let quick = out(EnvironmentId::SIM_KVM, Preset::Quick, 0);
         assert_eq!(union(&quick), populate::large());
-        assert!(quick[0].reason.contains("--preset full"));
+        expect!["1 GiB takes minutes on an instruction clock: choose --preset full, or name it (trapline populate --order 18)"].assert_eq(&quick[0].reason);
         let named = Op::Attach18.bit();
         let rest = out(EnvironmentId::SIM_KVM, Preset::Quick, named);
         assert_eq!(union(&rest), populate::large() & !named);

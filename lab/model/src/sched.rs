@@ -159,6 +159,7 @@ impl fmt::Display for Sched {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     #[test]
     fn text_is_parsed_as_it_is_formatted() {
@@ -215,20 +216,13 @@ mod tests {
                 && sched("deadline:1ms/2ms").is_supported_by(EnvironmentId::SIM_KVM)
         );
         assert!(!sched("fifo").is_supported_by(EnvironmentId::SIM));
-        let reason = sched("fifo:3")
-            .unsupported_reason(EnvironmentId::SIM_XEN_PVH)
-            .unwrap();
-        assert!(
-            reason.starts_with("--sched fifo:3 is not supported by sim/xen-pvh: leave it out, or choose from host, kvm,"),
-            "{reason}"
-        );
-        let reason = sched("credit2")
-            .unsupported_reason(EnvironmentId::KVM)
-            .unwrap();
-        assert!(
-            reason.ends_with("choose from sim/xen-pvh, sim/xen-hvm, sim-vmx/xen-pvh with --env"),
-            "{reason}"
-        );
+        let unsupported = [
+            sched("fifo:3").unsupported_reason(EnvironmentId::SIM_XEN_PVH),
+            sched("credit2").unsupported_reason(EnvironmentId::KVM),
+        ];
+        expect![[r#"
+            --sched fifo:3 is not supported by sim/xen-pvh: leave it out, or choose from host, kvm, qemu-kvm, qemu-tcg, sim/linux, sim/kvm, sim-vmx/linux, sim-vmx/kvm with --env
+            --sched credit2 is not supported by kvm: leave it out, or choose from sim/xen-pvh, sim/xen-hvm, sim-vmx/xen-pvh with --env"#]].assert_eq(&unsupported.map(Option::unwrap).join("\n"));
         assert_eq!(sched("credit2").of_xen(), Some(Scheduler::Credit2));
         assert!(sched("fifo").is_of_thread() && !sched("credit").is_of_thread());
     }

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// Invalid text of a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a time like 90s, 20m or 2h is expected, above zero")]
+#[error("expected a time above zero, like 90s, 20m or 2h")]
 pub struct InvalidDuration;
 
 /// Parses a duration: numbers with units, such as `1h 30m`.

@@ -1,5 +1,6 @@
 //! Defined VMMs, in a process of their own: they add rows to the table of environments.
 
+use expect_test::expect;
 use trapline_model::vmms::{command, InvalidName};
 use trapline_model::{file, Clock, EnvironmentId};
 
@@ -44,24 +45,26 @@ fn a_later_definition_replaces_the_command() {
 #[test]
 fn invalid_names_are_rejected() {
     let error = |name: &str| define(name, "x").unwrap_err().to_string();
-    for name in [
-        "",
-        "1st",
-        "Alioth",
-        "a/b",
-        "a:b",
-        "a,b",
-        "a b",
-        &"a".repeat(25),
-    ] {
-        assert!(error(name).contains("starts with a letter"), "{name}");
-    }
-    for name in ["kvm", "sim", "linux", "custom", "qemu-tcg", "sim-vmx"] {
-        assert!(
-            error(name).contains("an environment has this name"),
-            "{name}"
-        );
-    }
+    let long = "a".repeat(25);
+    let names = [
+        "", "1st", "Alioth", "a/b", "a:b", "a,b", "a b", &long, "kvm", "sim", "linux", "custom",
+        "qemu-tcg", "sim-vmx",
+    ];
+    expect![[r#"
+        VMM '': a name has at most 24 characters, a-z, 0-9 and '-', and starts with a letter
+        VMM '1st': a name has at most 24 characters, a-z, 0-9 and '-', and starts with a letter
+        VMM 'Alioth': a name has at most 24 characters, a-z, 0-9 and '-', and starts with a letter
+        VMM 'a/b': a name has at most 24 characters, a-z, 0-9 and '-', and starts with a letter
+        VMM 'a:b': a name has at most 24 characters, a-z, 0-9 and '-', and starts with a letter
+        VMM 'a,b': a name has at most 24 characters, a-z, 0-9 and '-', and starts with a letter
+        VMM 'a b': a name has at most 24 characters, a-z, 0-9 and '-', and starts with a letter
+        VMM 'aaaaaaaaaaaaaaaaaaaaaaaaa': a name has at most 24 characters, a-z, 0-9 and '-', and starts with a letter
+        VMM 'kvm': an environment has this name: choose another
+        VMM 'sim': an environment has this name: choose another
+        VMM 'linux': an environment has this name: choose another
+        VMM 'custom': an environment has this name: choose another
+        VMM 'qemu-tcg': an environment has this name: choose another
+        VMM 'sim-vmx': an environment has this name: choose another"#]].assert_eq(&names.map(error).join("\n"));
     assert_eq!(EnvironmentId::from_recorded("sim/nested/linux"), None);
 }
 
@@ -82,14 +85,20 @@ fn plans_and_the_configuration_define_vmms() {
 #[test]
 fn errors_name_the_line() {
     let error = |text: &str| file::read_configuration(text).unwrap_err().to_string();
-    assert!(error("\n[vmm.kvm]\ncommand = 'x'").starts_with("line 2: VMM 'kvm': an environment"));
-    assert!(error("[vmm.x]\n").starts_with("line 1: missing field `command`"));
-    assert!(
-        error("[vmm.x]\ncommand = 'x'\ncomand = 'y'").starts_with("line 3: unknown field `comand`")
-    );
-    assert!(error("boots = 3").starts_with("line 1: unknown field `boots`"));
+    let texts = [
+        "\n[vmm.kvm]\ncommand = 'x'",
+        "[vmm.x]\n",
+        "[vmm.x]\ncommand = 'x'\ncomand = 'y'",
+        "boots = 3",
+    ];
+    expect![[r#"
+        line 2: VMM 'kvm': an environment has this name: choose another
+        line 1: missing field `command`
+        line 3: unknown field `comand`, expected `command`
+        line 1: unknown field `boots`, expected `vmm`"#]]
+    .assert_eq(&texts.map(error).join("\n"));
     let unknown = file::read("environments = ['kvmtol']")
         .unwrap_err()
         .to_string();
-    assert!(unknown.starts_with("line 1: "), "{unknown}");
+    expect!["line 1: unknown environment 'kvmtol'; did you mean 'kvm'?"].assert_eq(&unknown);
 }

@@ -129,23 +129,8 @@ fn compare() -> CompareReport {
 }
 
 #[test]
-fn text_has_verdicts_and_further_boots() {
+fn text_fits_80_columns_and_has_no_escape_sequences() {
     let text = rendered(&compare(), Format::Text(Style::default()));
-    for words in [
-        " A: kvm",
-        " B: qemu-kvm",
-        "equivalent: within ±2%",
-        "4.500",
-        "1.005..1.025",
-        "changed: more",
-        "changed: faster",
-        "unsure: +12 boots",
-        "1 changed for the worse, 1 changed for the better, 1 equivalent, 1 unsure, 1 not",
-        "A remark.",
-        "exits/timer-wake: B was not measured: no halt instruction",
-    ] {
-        assert!(text.contains(words), "{words} is not in\n{text}");
-    }
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
@@ -187,30 +172,7 @@ fn formats_match_their_snapshots() {
         &rendered(&compare(), Format::Text(Style::default())),
     );
     assert_snapshot("compare.md", &rendered(&compare(), Format::Markdown));
-    let value: serde_json::Value =
-        serde_json::from_str(&rendered(&compare(), Format::Json)).unwrap();
-    assert_eq!(value["counts"]["changed"], 2);
-    let port_out = &value["operations"][1];
-    assert_eq!(port_out["verdict"], "changed");
-    assert_eq!(port_out["direction"], "worse");
-    assert_eq!(port_out["effect"], 4.5);
-    assert_eq!(port_out["a"]["estimate"], 2_000.0);
-    assert_eq!(
-        port_out["contenders"],
-        serde_json::json!(["kvm", "qemu-kvm"])
-    );
-    assert_eq!(value["operations"][2]["more_boots"], 12);
-    assert_eq!(value["operations"][3]["verdict"], "undecided");
-    let lines = rendered(&compare(), Format::Csv);
-    assert_eq!(lines.lines().count(), 6, "{lines}");
-    assert!(lines.contains(
-        "exits,port-out,wall,ns,kvm,qemu-kvm,2000,9000,4.5,4.49,4.51,0.004,0.008,changed,10,"
-    ));
-    let page = rendered(&compare(), Format::Markdown);
-    assert!(
-        page.contains("| port-out | 2.00 µs | 9.00 µs | 4.500 |"),
-        "{page}"
-    );
+    assert_snapshot("compare.csv", &rendered(&compare(), Format::Csv));
 }
 
 #[test]
@@ -226,18 +188,7 @@ fn change_for_the_worse_is_a_junit_failure() {
         )),
     ));
     let xml = rendered(&compare, Format::Junit);
-    for words in [
-        "tests=\"6\" failures=\"1\" errors=\"0\"",
-        "<testcase name=\"basic/getpid\" classname=\"qemu-kvm against kvm\" time=\"0.000\">",
-        "<failure message=\"changed: more, B/A 4.500, adjusted interval 4.490 to 4.510\" type=\"changed\"/>",
-        "<skipped message=\"unsure: +12 boots, B/A 1.015, adjusted interval 1.005 to 1.025\" type=\"unsure\"/>",
-        "<skipped message=\"B was not measured: no halt instruction\" type=\"undecided\"/>",
-        "not measured: &lt;no&gt; &amp;\" type=\"undecided\"/>",
-        "changed: faster, B/A 1.200",
-        "<property name=\"host/cpu\" value=\"afast one\"/>",
-    ] {
-        assert!(xml.contains(words), "{words} is not in\n{xml}");
-    }
+    assert_snapshot("compare.xml", &xml);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use crate::{common, formats};
 
+use expect_test::expect;
 use formats::{bencher, junit, openmetrics};
 use serde_json::Value;
 use trapline_model::EnvironmentId;
@@ -35,30 +36,34 @@ fn junit_has_a_case_for_each_cell_with_what_came_of_it() {
     let cells = report.cells().len();
     let xml = junit(&report);
     assert_eq!(xml.matches("<testcase ").count(), cells);
-    let measured = case(&xml, "kvm", "exits/port-out");
-    for words in ["<system-out>estimate: 24061 ns\n", "batches: 150, boots: 5"] {
-        assert!(measured.contains(words), "{words}: {measured}");
-    }
-    let flagged = case(&xml, "qemu-tcg", "basic/getpid");
-    assert!(
-        flagged.contains("\nnote: by the host") && !flagged.contains("<failure"),
-        "{flagged}"
-    );
-    let skipped = case(&xml, "host", "exits/port-out");
-    assert!(
-        skipped.contains("<skipped message=\"a process has no ports"),
-        "{skipped}"
-    );
-    let failed = case(&xml, "qemu-tcg", "basic/yield");
-    assert!(
-        failed.contains("<failure message=\"a yield did not switch\" type=\"broken\"/>"),
-        "{failed}"
-    );
-    let differing = case(&xml, "sim/qemu-kvm", "exits/timer-wake");
-    assert!(
-        differing.contains("type=\"not-deterministic\""),
-        "{differing}"
-    );
+    let cases = [
+        ("kvm", "exits/port-out"),
+        ("qemu-tcg", "basic/getpid"),
+        ("host", "exits/port-out"),
+        ("qemu-tcg", "basic/yield"),
+        ("sim/qemu-kvm", "exits/timer-wake"),
+    ];
+    let cases = cases.map(|(class, name)| case(&xml, class, name).trim_end());
+    expect![[r#"
+        <testcase name="exits/port-out" classname="kvm" time="0.000">
+                    <system-out>estimate: 24061 ns
+        interval (93.75%): 23339.17 to 24782.83
+        range: 24061 to 24782.83
+        batches: 150, boots: 5
+        </system-out>
+        <testcase name="basic/getpid" classname="qemu-tcg" time="0.000">
+                    <system-out>estimate: 12.2 ns
+        interval (93.75%): 10.491999999999999 to 13.908
+        range: 12.2 to 13.908
+        batches: 150, boots: 5
+        note: by the host&apos;s clock the guest&apos;s is up to 3% fast
+        </system-out>
+        <testcase name="exits/port-out" classname="host" time="0.000">
+                    <skipped message="a process has no ports: the kernel would end it" type="skip"/>
+        <testcase name="basic/yield" classname="qemu-tcg" time="0.000">
+                    <failure message="a yield did not switch" type="broken"/>
+        <testcase name="exits/timer-wake" classname="sim/qemu-kvm" time="0.000">
+                    <failure message="not deterministic: boots 0 and 1 differ in 1 of 12 batches, first in batch 3: 30 insn for 1 and 31 insn for 1" type="not-deterministic"/>"#]].assert_eq(&cases.join("\n"));
 }
 
 #[test]

@@ -88,6 +88,7 @@ fn boot_side(execution: &Execution<'_>, boot: &PlannedBoot, pair: &[&PlannedBoot
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
     use trapline_abi::Op;
 
     #[test]
@@ -96,13 +97,17 @@ mod tests {
             check_concurrent(Op::PortOut.bit() | Op::Getpid.bit(), 2),
             Ok(())
         );
-        let failure = check_concurrent(Op::Triad.bit() | Op::Getpid.bit(), 2).unwrap_err();
-        assert!(
-            failure.message.ends_with("supported by stream/triad"),
-            "{failure}"
-        );
-        assert!(check_concurrent(Op::OwnTimer.bit(), 2).is_err());
-        let failure = check_concurrent(Op::Getpid.bit(), 1).unwrap_err();
-        assert!(failure.message.contains("may use one"), "{failure}");
+        let failure =
+            |operations, cpus| check_concurrent(operations, cpus).unwrap_err().to_string();
+        let failures = [
+            failure(Op::Triad.bit() | Op::Getpid.bit(), 2),
+            failure(Op::OwnTimer.bit(), 2),
+            failure(Op::Getpid.bit(), 1),
+        ];
+        expect![[r#"
+            --concurrent is not supported by stream/triad
+            --concurrent is not supported by irq/own-timer
+            --concurrent needs one CPU per side: this process may use one"#]]
+        .assert_eq(&failures.join("\n"));
     }
 }

@@ -143,6 +143,7 @@ fn interrupts(facts: &BTreeMap<String, String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
     use trapline_model::{EnvironmentId, Preset};
 
     #[test]
@@ -176,10 +177,7 @@ mod tests {
             boots: None,
             ..request
         };
-        let words = describe(&timers);
-        let settings =
-            " --between halt --load none --period 10ms --pin free --sched other --threshold 30us";
-        assert!(words.ends_with(settings), "{words}");
+        expect!["--env host,sim/kvm --workload irq --preset quick --seed 7 --cpus 2 --cap 25 --between halt --load none --period 10ms --pin free --sched other --threshold 30us"].assert_eq(&describe(&timers));
     }
 
     fn stored(request: &Request) -> RunInfo {
@@ -216,8 +214,7 @@ mod tests {
         assert_eq!((some.irq.as_str(), some.block.as_str()), ("", ""));
         let every = of(all, Preset::Quick, "");
         assert_eq!((every.general, every.irq), (some.general, some.irq));
-        assert!(every.block.starts_with("size "), "{}", every.block);
-        assert!(every.block.contains(", requests "), "{}", every.block);
+        expect!["size 256M, requests 32768"].assert_eq(&every.block);
         assert_eq!(
             of(all, Preset::Full, "cap=25").general,
             "preset full, cap 25"

@@ -97,7 +97,7 @@ pub fn wrap(elf: &[u8]) -> Result<Vec<u8>, NotWrapped> {
     let not_elf = |error: elf::ParseError| NotWrapped::NotElf(error.to_string());
     let file = ElfBytes::<LittleEndian>::minimal_parse(elf).map_err(not_elf)?;
     let (home, memory) = memory(&file)?;
-    let entry = entry(&file).ok_or(NotWrapped::UnsupportedSetting("it has no PVH entry"))?;
+    let entry = entry(&file).ok_or(NotWrapped::UnsupportedSetting("no PVH entry"))?;
     let mut bytes = setup(SHIM + memory.len());
     bytes.extend(shim(home, (memory.len() / 4) as u32, entry));
     bytes.extend(memory);
@@ -107,7 +107,7 @@ pub fn wrap(elf: &[u8]) -> Result<Vec<u8>, NotWrapped> {
 /// Returns the image's lowest address and its memory from there.
 fn memory(file: &ElfBytes<'_, LittleEndian>) -> Result<(u32, Vec<u8>), NotWrapped> {
     let unfit = |reason| move || NotWrapped::UnsupportedSetting(reason);
-    let segments = file.segments().ok_or_else(unfit("it has no segments"))?;
+    let segments = file.segments().ok_or_else(unfit("no segments"))?;
     // Segments without file contents are stacks.
     let loaded: Vec<_> = segments
         .iter()
@@ -121,7 +121,7 @@ fn memory(file: &ElfBytes<'_, LittleEndian>) -> Result<(u32, Vec<u8>), NotWrappe
     let (start, end) = start
         .zip(end)
         .filter(|(start, end)| (LOWEST..HIGHEST).contains(start) && *end <= HIGHEST)
-        .ok_or_else(unfit("it does not lie between 1 and 16 MiB"))?;
+        .ok_or_else(unfit("segments are not between 1 and 16 MiB"))?;
     let length = (end - start).next_multiple_of(4) as usize;
     let mut memory = vec![0; length];
     for segment in loaded {
@@ -192,15 +192,19 @@ fn shim(home: u32, words: u32, entry: u32) -> [u8; SHIM] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     #[test]
     fn other_files_are_not_wrapped() {
-        for bytes in [&b""[..], b"\x7fELF", b"this is no image"] {
-            assert!(matches!(wrap(bytes), Err(NotWrapped::NotElf(_))));
-        }
         let program = std::fs::read("/proc/self/exe").unwrap();
-        let error = wrap(&program).unwrap_err().to_string();
-        assert!(error.contains("between 1 and 16 MiB"), "{error}");
+        let files = [&b""[..], b"\x7fELF", b"this is no image", &program];
+        let errors = files.map(|bytes| wrap(bytes).unwrap_err().to_string());
+        expect![[r#"
+            not an ELF file: Could not read bytes in range [0x0, 0x10)
+            not an ELF file: Could not read bytes in range [0x0, 0x10)
+            not an ELF file: Invalid Magic Bytes: [74, 68, 69, 73]
+            segments are not between 1 and 16 MiB"#]]
+        .assert_eq(&errors.join("\n"));
     }
 
     #[test]

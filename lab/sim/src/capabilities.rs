@@ -84,6 +84,7 @@ fn of(qemu: &Qemu) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     #[test]
     fn failing_qemu_is_named_with_a_remedy() {
@@ -91,12 +92,11 @@ mod tests {
             program: program.into(),
             version: "99".to_owned(),
         };
-        let error = check_counting(&qemu("/bin/false")).unwrap_err().to_string();
-        assert!(error.starts_with("QEMU 99 (/bin/false) cannot"), "{error}");
-        assert!(error.contains("without a message"), "{error}");
-        assert!(error.ends_with(REMEDY), "{error}");
-        let error = check_nesting(&qemu("/nonexistent")).unwrap_err();
-        assert!(error.to_string().contains("/nonexistent"), "{error}");
+        let failing = check_counting(&qemu("/bin/false")).unwrap_err();
+        let missing = check_nesting(&qemu("/nonexistent")).unwrap_err();
+        expect![[r#"
+            QEMU 99 (/bin/false) cannot be the machine that counts instructions (without a message): use QEMU of the distribution: sudo apt-get install --no-install-recommends qemu-system-x86
+            cannot start /nonexistent: No such file or directory (os error 2)"#]].assert_eq(&format!("{failing}\n{missing}"));
     }
 
     #[test]

@@ -165,7 +165,7 @@ impl Monitor {
 
     fn wait(&mut self, limits: &Limits, wanted: impl Fn(&Value) -> bool) -> Result<Value, Error> {
         let message = self.await_message(limits, wanted)?;
-        message.ok_or_else(|| trouble("QEMU hung up"))
+        message.ok_or_else(|| trouble("connection closed"))
     }
 
     /// Waits for the first message for which `wanted` holds, skipping others. `None` if QEMU closed the
@@ -243,7 +243,7 @@ fn judged(answer: &Value) -> Result<Value, Error> {
     match answer.get("error") {
         None => Ok(answer["return"].clone()),
         Some(error) => {
-            let words = error["desc"].as_str().unwrap_or("it does not say why");
+            let words = error["desc"].as_str().unwrap_or("no reason given");
             Err(trouble(words))
         }
     }
@@ -288,12 +288,13 @@ fn lost(error: rustix::io::Errno) -> Error {
 }
 
 fn trouble(words: &str) -> Error {
-    Error::Machine(format!("its monitor: {words}"))
+    Error::Machine(format!("QEMU monitor: {words}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
     use std::io::Write;
 
     /// Returns a connection on which QEMU has sent `text`, and the other end.
@@ -339,20 +340,22 @@ mod tests {
         let error = monitor
             .migrate(Migration::Load, &file, &limits())
             .unwrap_err();
-        assert!(
-            error.to_string().contains("cannot be transferred"),
-            "{error}"
-        );
+        expect![
+            "simulated machine failed: QEMU monitor: the machine's state cannot be transferred"
+        ]
+        .assert_eq(&error.to_string());
     }
 
     #[test]
     fn errors_of_qemu_and_a_closed_connection_are_reported() {
         let (mut monitor, qemu) = connection("{\"error\": {\"desc\": \"no such command\"}}\n");
-        let error = monitor.go(&limits()).unwrap_err().to_string();
-        assert!(error.ends_with("no such command"), "{error}");
+        let refused = monitor.go(&limits()).unwrap_err();
         drop(qemu);
-        let error = monitor.greet(&limits()).unwrap_err().to_string();
-        assert!(error.ends_with("hung up"), "{error}");
+        let closed = monitor.greet(&limits()).unwrap_err();
+        expect![[r#"
+            simulated machine failed: QEMU monitor: no such command
+            simulated machine failed: QEMU monitor: connection closed"#]]
+        .assert_eq(&format!("{refused}\n{closed}"));
     }
 
     #[test]

@@ -131,6 +131,7 @@ impl Script {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     #[test]
     fn script_has_tab_separated_words_and_numbered_launches() {
@@ -166,8 +167,7 @@ mod tests {
         assert_eq!(word, "trapline-script=wait%09/a%20b%09%22%25%22%0A");
         let mut outer = Script::default();
         outer.wait("/", &word);
-        let word = outer.command_line_word();
-        assert!(word.contains("wait%2509/a%2520b"), "{word}");
+        expect!["trapline-script=wait%09/%09trapline-script=wait%2509/a%2520b%2509%2522%2525%2522%250A%0A"].assert_eq(&outer.command_line_word());
     }
 
     #[test]

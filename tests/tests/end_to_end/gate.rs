@@ -149,9 +149,9 @@ fn invalid_baseline_is_a_usage_error_with_a_remedy() {
         &["cannot read", "trapline baseline"],
     );
     for (text, words) in [
-        ("", "it is empty"),
+        ("", "empty, as after"),
         ("{\"trapline-baseline\": 1,", "damaged"),
-        ("{\"cells\": []}", "no baseline"),
+        ("{\"cells\": []}", "not a baseline"),
         ("{\"trapline-baseline\": 99}", "format 99"),
         (
             "{\"trapline-baseline\": 2, \"trapline\": \"\", \"workload\": \"basic\", \"environments\": {}}",

@@ -60,7 +60,7 @@ fn environments_that_cannot_build_report_why() {
             .unwrap_or_default()
             .to_owned()
     };
-    assert!(reason("qemu-tcg").contains("is no Linux"), "{json:#}");
+    assert!(reason("qemu-tcg").contains("is not Linux"), "{json:#}");
     assert!(
         reason("uml").contains("--cpus 8 is not supported by uml"),
         "{json:#}"

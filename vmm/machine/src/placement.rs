@@ -170,6 +170,7 @@ fn allowed() -> io::Result<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     fn places(text: &str, vcpus: u32, allowed: &[usize]) -> Result<Places, String> {
         let placement = Placement::parse(text).unwrap();
@@ -188,7 +189,7 @@ mod tests {
         assert_eq!(at(&disjoint, "vcpu0"), Some(6));
         assert_eq!(at(&disjoint, "disk0"), Some(4));
         let failure = places("disjoint", 2, &[4, 6]).unwrap_err();
-        assert!(failure.contains("vcpu1 is to run on CPU 2"), "{failure}");
+        expect!["--pin: vcpu1 is to run on CPU 2, and this process may use 2 CPUs: ask for fewer vCPUs or another placement"].assert_eq(&failure);
     }
 
     #[test]

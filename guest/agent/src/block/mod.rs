@@ -210,6 +210,7 @@ const fn units(bytes: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     /// Returns a job on a disk of 2 MiB, in an unlinked file.
     fn disk() -> (File, Job) {
@@ -278,11 +279,13 @@ mod tests {
         let (_file, job) = disk();
         let none = Job { disk: None, ..job };
         let error = |job: &Job| Target::open(job).err().unwrap();
-        assert!(error(&none).contains("no disk"));
         let gone = Job {
             disk: Disk::from_name("vdzz"),
             ..job
         };
-        assert!(error(&gone).contains("opened"));
+        expect![[r#"
+            this environment has no disk
+            the disk cannot be opened"#]]
+        .assert_eq(&[&none, &gone].map(error).join("\n"));
     }
 }

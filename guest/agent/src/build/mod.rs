@@ -189,26 +189,34 @@ impl RecordWriter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     #[test]
     fn the_number_of_jobs_is_parsed() {
         let parsed = |words: &'static str| jobs(words.split(' '));
         assert_eq!(parsed("console=ttyS0 trapline.build=2 quiet"), Some(Ok(2)));
         assert_eq!(parsed("trapline.run=basic"), None);
-        for bad in ["trapline.build=", "trapline.build=0", "trapline.build=many"] {
-            let error = parsed(bad).unwrap().unwrap_err();
-            assert!(error.starts_with(bad), "{error}");
-        }
+        let errors = ["trapline.build=", "trapline.build=0", "trapline.build=many"]
+            .map(|bad| parsed(bad).unwrap().unwrap_err());
+        expect![[r#"
+            trapline.build=: expected a number of jobs
+            trapline.build=0: expected a number of jobs
+            trapline.build=many: expected a number of jobs"#]]
+        .assert_eq(&errors.join("\n"));
     }
 
     #[test]
     fn a_build_requires_a_root() {
-        let words = ["trapline.build=1".to_owned()];
-        let error = execute(&words, &mut |_| {}).unwrap().unwrap_err();
-        assert!(error.contains("trapline.root=FILE"), "{error}");
-        let words = ["trapline.build=1", "trapline.root=/nonexistent"].map(str::to_owned);
-        let error = execute(&words, &mut |_| {}).unwrap().unwrap_err();
-        assert!(error.starts_with("/nonexistent: "), "{error}");
+        let error = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
+            execute(&words, &mut |_| {}).unwrap().unwrap_err()
+        };
+        let without = error(&["trapline.build=1"]);
+        let missing = error(&["trapline.build=1", "trapline.root=/nonexistent"]);
+        expect![[r#"
+            trapline.build=1: trapline.root=FILE must follow
+            /nonexistent: No such file or directory (os error 2)"#]]
+        .assert_eq(&format!("{without}\n{missing}"));
         assert!(execute(&["trapline.run=none".to_owned()], &mut |_| {}).is_none());
     }
 }

@@ -128,6 +128,7 @@ fn relay(from: &mut BufReader<impl Read>, wanted: u32) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     #[test]
     fn runs_are_parsed() {
@@ -152,6 +153,6 @@ mod tests {
         };
         assert_eq!(result("exec sleep 60", killed(2)), "killed");
         assert_eq!(result("exit 0", killed(4)), "ended 0", "too few lines");
-        assert!(result("kill -9 $$", End::Own).contains("signal: 9"));
+        expect!["ended by itself, signal: 9 (SIGKILL)"].assert_eq(&result("kill -9 $$", End::Own));
     }
 }

@@ -148,6 +148,7 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     #[test]
     fn the_task_is_parsed_from_the_kernel_command_line() {
@@ -162,10 +163,12 @@ mod tests {
         assert!(matches!(without_cpus, Some(Task::Job(task)) if task.cpus.is_none()));
         let script = parse("trapline-script=launch trapline.run=basic").unwrap();
         assert!(matches!(script, Some(Task::Script(script)) if script == "launch"));
-        for bad in ["trapline-cpus=two", "trapline.rum=basic"] {
-            let error = parse(&format!("trapline.run=basic {bad}")).err().unwrap();
-            assert!(error.contains(bad), "{error}");
-        }
+        let errors = ["trapline-cpus=two", "trapline.rum=basic"]
+            .map(|bad| parse(&format!("trapline.run=basic {bad}")).err().unwrap());
+        expect![[r#"
+            trapline-cpus=two: not a number
+            invalid word of a job: 'trapline.rum=basic'"#]]
+        .assert_eq(&errors.join("\n"));
     }
 
     #[test]

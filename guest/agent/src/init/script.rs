@@ -210,6 +210,7 @@ fn parse_kind(word: &str) -> Result<VmmKind, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     #[test]
     fn steps_are_parsed() {
@@ -264,25 +265,36 @@ mod tests {
         let script = from_command_line(words).unwrap();
         assert_eq!(script.as_deref(), Some("wait\t/a\tx %20\n"));
         assert_eq!(from_command_line("panic=-1"), Ok(None));
-        for bad in ["a%", "a%2", "%zz", "%é"] {
-            let error = from_command_line(&format!("trapline-script={bad}")).unwrap_err();
-            assert!(error.contains("invalid escape"), "{error}");
-        }
+        let errors = ["a%", "a%2", "%zz", "%é"]
+            .map(|bad| from_command_line(&format!("trapline-script={bad}")).unwrap_err());
+        expect![[r#"
+            trapline-script=: invalid escape '%'
+            trapline-script=: invalid escape '%2'
+            trapline-script=: invalid escape '%zz'
+            trapline-script=: invalid escape '%é'"#]]
+        .assert_eq(&errors.join("\n"));
     }
 
     #[test]
     fn invalid_steps_are_rejected() {
-        for (line, named) in [
-            ("", "''"),
-            ("modul\ta\tb", "modul"),
-            ("module\ta", "module\ta"),
-            ("sched\tfifo\thigh", "high"),
-            ("load\ta\tb\tnow\tp", "now"),
-            ("launch\t65536\t1\tno\tp", "65536"),
-            ("launch\t0\t1\tmaybe\tp", "maybe"),
-        ] {
-            let error = parse(line).unwrap_err();
-            assert!(error.contains(named), "{error}");
-        }
+        let lines = [
+            "",
+            "modul\ta\tb",
+            "module\ta",
+            "sched\tfifo\thigh",
+            "load\ta\tb\tnow\tp",
+            "launch\t65536\t1\tno\tp",
+            "launch\t0\t1\tmaybe\tp",
+        ];
+        let errors = lines.map(|line| parse(line).unwrap_err().replace('\t', " "));
+        expect![[r#"
+            '' is not a step
+            'modul a b' is not a step
+            'module a' is not a step
+            'high' is not a number in range
+            'now' is not a source of counts
+            '65536' is not a number in range
+            'maybe' is not a kind of VMM"#]]
+        .assert_eq(&errors.join("\n"));
     }
 }

@@ -95,6 +95,7 @@ fn parser(setting: &'static Setting) -> ValueParser {
 #[cfg(test)]
 mod tests {
     use super::super::{command, Command};
+    use expect_test::expect;
 
     fn overrides(words: &[&str]) -> Result<String, clap::Error> {
         match command("run", words)? {
@@ -113,13 +114,20 @@ mod tests {
 
     #[test]
     fn invalid_values_are_rejected() {
-        for (word, expected) in [
-            ("--cpus=9", "expected a number from 1 to 8"),
-            ("--memory=little", "expected a size like 512M or 2G"),
-            ("--pages=4m", "possible values: file, 4k, 2m"),
-        ] {
-            let message = overrides(&[word]).unwrap_err().to_string();
-            assert!(message.contains(expected), "{message}");
-        }
+        let errors = ["--cpus=9", "--memory=little", "--pages=4m"]
+            .map(|word| overrides(&[word]).unwrap_err().to_string());
+        expect![[r#"
+            error: invalid value '9' for '--cpus <N>': expected a number from 1 to 8
+
+            For more information, try '--help'.
+            error: invalid value 'little' for '--memory <SIZE>': expected a size like 512M or 2G
+
+            For more information, try '--help'.
+            error: invalid value '4m' for '--pages <file|4k|2m>'
+              [possible values: file, 4k, 2m]
+
+            For more information, try '--help'.
+        "#]]
+        .assert_eq(&errors.concat());
     }
 }

@@ -102,6 +102,7 @@ fn arguments(args: &BootArgs, kernel: &Path, api: &Path) -> Vec<OsString> {
 mod tests {
     use super::*;
     use crate::args::{command, Command};
+    use expect_test::expect;
 
     fn parsed(words: &[&str]) -> BootArgs {
         match command("boot", words) {
@@ -139,6 +140,6 @@ mod tests {
         let Err(failure) = Request::new(&parsed(&["--kernel=k"])) else {
             panic!("it was accepted");
         };
-        assert!(failure.one_line().contains("--initrd FILE"));
+        expect!["the kernel has no root file system; give --initrd FILE, or --disk FILE with --append root=/dev/vda"].assert_eq(&failure.one_line());
     }
 }

@@ -119,6 +119,7 @@ pub fn to_json(findings: &[Finding]) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     fn printed(findings: &[Finding]) -> String {
         let mut out = anstream::StripStream::new(Vec::new());
@@ -128,14 +129,22 @@ mod tests {
 
     #[test]
     fn findings_keep_to_eighty_columns() {
-        let long = "word ".repeat(60);
+        let long = "word ".repeat(20);
         let text = printed(&[
             Finding::ok("cpu", long.clone()),
             Finding::problem("kvm", "gone").remedy(long),
         ]);
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
-        assert!(text.ends_with("\n1 problem, 0 notes, 1 ok\n"), "{text}");
-        assert!(text.contains("\n                     help: word"), "{text}");
+        expect![[r#"
+            ok       cpu         word word word word word word word word word word word word
+                                 word word word word word word word word
+            problem  kvm         gone
+                                 help: word word word word word word word word word word
+                                       word word word word word word word word word word
+
+            1 problem, 0 notes, 1 ok
+        "#]]
+        .assert_eq(&text);
     }
 
     #[test]

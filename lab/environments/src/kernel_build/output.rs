@@ -232,6 +232,7 @@ impl OutputHandler for LastOutput {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
     use trapline_abi::frame::{encode, MAX_FRAME};
 
     fn send(builder: &mut BuildDecoder, record: &Record<'_>, sent: u64, at: u64) {
@@ -272,15 +273,18 @@ mod tests {
 
     #[test]
     fn incomplete_build_is_an_error() {
-        let cut = decoder(&"a".repeat(64)).finish().unwrap_err().to_string();
-        assert!(cut.contains("Linux boots"), "{cut}");
+        let cut = decoder(&"a".repeat(64));
         let mut short = decoder("abc");
         send(&mut short, &Record::Done, 4200, 8200);
-        assert!(short.finish().unwrap_err().to_string().contains("damaged"));
         let mut failed = decoder(&"a".repeat(64));
         let message = "make failed: no rule";
         send(&mut failed, &Record::Panic { message }, 4200, 8200);
-        let error = failed.finish().unwrap_err().to_string();
-        assert_eq!(error, "kernel build failed: make failed: no rule");
+        let errors = [cut, short, failed].map(|build| build.finish().unwrap_err().to_string());
+        expect![[r#"
+            guest ended without a Done record; last output:
+              Linux boots
+            kernel build failed: the reported result is damaged
+            kernel build failed: make failed: no rule"#]]
+        .assert_eq(&errors.join("\n"));
     }
 }

@@ -101,6 +101,7 @@ fn copy_aligned(mut from: impl Read, out: &mut impl Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
     use std::os::unix::fs::FileExt;
     use trapline_host::Parts;
 
@@ -140,9 +141,7 @@ mod tests {
             ..settings(directory.path())
         };
         let error = Root::new(&missing).unwrap().bytes().unwrap_err();
-        assert!(
-            error.to_string().contains("/nonexistent/root.cpio"),
-            "{error}"
-        );
+        expect!["/nonexistent/root.cpio: No such file or directory (os error 2)"]
+            .assert_eq(&error.to_string());
     }
 }

@@ -119,6 +119,7 @@ fn creating_command(created: Created) -> Result<Command, Error> {
 mod tests {
     use super::super::Agent;
     use super::*;
+    use expect_test::expect;
     use trapline_model::{Conditions, Scheduling};
 
     fn script(loads: &str, sched: &str, pin: Pin) -> Result<String, String> {
@@ -153,18 +154,23 @@ mod tests {
 
     #[test]
     fn unsupported_conditions_are_rejected_with_a_remedy() {
-        for (loads, pin, reason) in [
-            ("none", Pin::Exclusive, "one CPU"),
-            ("exits", Pin::Shared, "measure sim/kvm"),
-            ("create-vm", Pin::Shared, "measure sim/kvm"),
-        ] {
-            let error = script(loads, "other", pin).unwrap_err();
-            assert!(error.contains(reason), "{error}");
-        }
+        let cases = [
+            ("none", Pin::Exclusive),
+            ("exits", Pin::Shared),
+            ("create-vm", Pin::Shared),
+        ];
+        let mut errors = cases
+            .map(|(loads, pin)| script(loads, "other", pin).unwrap_err())
+            .to_vec();
         let mut script = Script::default();
         let large = "create-vm:4096".parse().unwrap();
         let error = add_load(&mut script, LoadSupport::Vmm, large).unwrap_err();
-        assert!(error.to_string().contains("create-vm:512"), "{error}");
+        errors.push(error.to_string());
+        expect![[r#"
+            the simulated machine has one CPU, which all programs share: leave --pin exclusive out
+            load exits needs trapline-vmm, which this machine does not have: leave it out, or measure sim/kvm
+            load create-vm needs trapline-vmm, which this machine does not have: leave it out, or measure sim/kvm
+            the simulated machine has no memory for machines of 4096 MiB: create-vm:512 is the largest"#]].assert_eq(&errors.join("\n"));
         add_load(&mut script, LoadSupport::Vmm, Load::Exits).unwrap();
         assert!(script
             .text()

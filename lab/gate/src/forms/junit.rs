@@ -61,12 +61,12 @@ fn outcome(row: &Row, causes: &str) -> Outcome {
         Verdict::Changed | Verdict::Vanished | Verdict::Appeared => Outcome::Failed,
     };
     let (old, new) = both(row);
-    let (difference, percent) = (difference(row), percent(row));
+    let change = format!("{} {}", difference(row), percent(row));
     let reason = row.reason.as_ref();
     let reason = reason.map_or(String::new(), |reason| format!("{reason}\n"));
     outcome(Remark {
         kind: row.verdict.name().to_owned(),
-        message: format!("{old} -> {new} {} ({difference} {percent})", row.unit),
+        message: format!("{old} -> {new} {} ({})", row.unit, change.trim_end()),
         text: format!("{reason}{causes}{}", of_functions(row)),
     })
 }

@@ -100,7 +100,7 @@ fn functions(row: &Row) -> Option<Functions<'_>> {
         rest: (!rest.is_empty()).then(|| format!("{} in {} more", signed(sum), rest.len())),
         caveat: (!explained.has_totals(row.old, row.new)).then(|| {
             format!(
-                "not the figures themselves: profiles of {old:.DECIMALS$} and {new:.DECIMALS$} {}",
+                "profiles of other totals: {old:.DECIMALS$} and {new:.DECIMALS$} {}",
                 row.unit
             )
         }),
@@ -108,8 +108,7 @@ fn functions(row: &Row) -> Option<Functions<'_>> {
 }
 
 /// Printed if figures changed and no fact did.
-const UNEXPLAINED: &str =
-    "no fact differs: the parts and what is around them are those of the baseline";
+const UNEXPLAINED: &str = "no fact differs from those of the baseline";
 
 /// Describes causes, the likely one first. If no figure changed, only those of the environment.
 fn causes(comparison: &Comparison) -> Vec<String> {

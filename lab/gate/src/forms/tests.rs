@@ -3,6 +3,7 @@
 use super::*;
 use crate::facts::RELEVANT_FACTS;
 use crate::{FunctionChanges, Outcome};
+use expect_test::expect;
 use trapline_model::EnvironmentId;
 use trapline_profile::Function;
 
@@ -130,23 +131,33 @@ fn without_changes_a_table_has_the_result_and_differences_of_the_environment() {
 fn functions_are_listed_below_their_figure() {
     let mut some = explained(8);
     let text = table(&some);
-    let expected = "  +1.000   +0.03%
-        +20.000  trapline-vmm       …hine<trapline_kvm::vcpu::KvmVcpu>::run_loop
-         -1.000  trapline-vmm       other_0
-";
-    assert!(text.contains(expected), "{text}");
-    assert!(
-        text.contains("other_6\n    -1.000 in 1 more\nexits/cpuid "),
-        "{text}"
-    );
+    expect![[r#"
+        exits/port-out                   3182.250         3183.250       +1.000   +0.03%
+                +20.000  trapline-vmm       …hine<trapline_kvm::vcpu::KvmVcpu>::run_loop
+                 -1.000  trapline-vmm       other_0
+                 -1.000  trapline-vmm       other_1
+                 -1.000  trapline-vmm       other_2
+                 -1.000  trapline-vmm       other_3
+                 -1.000  trapline-vmm       other_4
+                 -1.000  trapline-vmm       other_5
+                 -1.000  trapline-vmm       other_6
+            -1.000 in 1 more
+        exits/cpuid                          2835        2835.0001      +1.0e-4 +3.5e-6%
+        exits/mmio-read                  5640.000                -     vanished
+            the guest said  [31m| *no*
+
+        note: it rains
+        changed: 4 of 5 figures
+    "#]]
+    .assert_eq(&text[text.find("exits/port-out").unwrap()..]);
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
     );
     some.rows[2].new = Some(3184.0);
     let text = table(&some);
-    let caveat = "    not the figures themselves: profiles of 3182.250 and 3183.250 insn\n";
-    assert!(text.contains(caveat), "{text}");
+    let caveat = text.lines().find(|line| line.contains("other totals"));
+    expect!["    profiles of other totals: 3182.250 and 3183.250 insn"].assert_eq(caveat.unwrap());
 }
 
 #[test]
@@ -175,41 +186,44 @@ fn all_formats_but_bencher_have_functions_and_notes() {
 
 #[test]
 fn markdown_escapes_foreign_text() {
-    let text = markdown(&some());
-    assert!(
-        text.starts_with("**Trapline** changed: 4 of 5 figures\n\n- likely cause: QEMU"),
-        "{text}"
-    );
-    assert!(
-        text.contains(
-            "| sim/kvm | exits/port-out | 3182.250 | 3183.250 | +1.000 | +0.03% | insn |\n"
-        ),
-        "{text}"
-    );
-    assert!(
-        text.contains("the guest said  \\[31m\\| \\*no\\*"),
-        "{text}"
-    );
-    assert!(!text.contains("getpid | 9.000 | 9.000"), "{text}");
+    expect![[r#"
+        **Trapline** changed: 4 of 5 figures
+
+        - likely cause: QEMU, 7.2.22 -\> 9.0.0 (sim, sim/kvm)
+
+        | environment | operation | old | new | difference | % | unit |
+        |:-|:-|-:|-:|-:|-:|:-|
+        | sim/kvm | basic/getpid | - | 9.000 | appeared |  | insn |
+        | sim/kvm | exits/port-out | 3182.250 | 3183.250 | +1.000 | +0.03% | insn |
+        | sim/kvm | exits/cpuid | 2835 | 2835.0001 | +1.0e-4 | +3.5e-6% | insn |
+        | sim/kvm | exits/mmio-read | 5640.000 | - | vanished |  | insn |
+
+        - sim/kvm exits/mmio-read: the guest said  \[31m\| \*no\*
+
+        it rains
+    "#]]
+    .assert_eq(&markdown(&some()));
 }
 
 #[test]
 fn junit_has_a_suite_per_environment_and_a_case_per_operation() {
     let text = junit(&some()).unwrap();
-    assert!(
-        text.contains("tests=\"5\" failures=\"4\" errors=\"0\""),
-        "{text}"
-    );
-    assert!(
-        text.contains("<testsuite name=\"sim/kvm\" tests=\"4\""),
-        "{text}"
-    );
-    assert!(text.contains("classname=\"sim/kvm\""), "{text}");
-    assert!(
-        text.contains("message=\"3182.250 -&gt; 3183.250 insn (+1.000 +0.03%)\""),
-        "{text}"
-    );
-    assert!(text.contains("likely cause: QEMU"), "{text}");
+    let cases = text
+        .lines()
+        .filter(|line| line.contains("<test") || line.contains("<failure"));
+    expect![[r#"
+        <testsuites name="trapline check" tests="5" failures="4" errors="0" time="0.000">
+            <testsuite name="sim" tests="1" disabled="0" errors="0" failures="0" time="0.000" skipped="0">
+                <testcase name="basic/getpid" classname="sim" time="0.000">
+            <testsuite name="sim/kvm" tests="4" disabled="0" errors="0" failures="4" time="0.000" skipped="0">
+                <testcase name="basic/getpid" classname="sim/kvm" time="0.000">
+                    <failure message="- -&gt; 9.000 insn (appeared)" type="appeared">likely cause: QEMU, 7.2.22 -&gt; 9.0.0 (sim, sim/kvm)
+                <testcase name="exits/port-out" classname="sim/kvm" time="0.000">
+                    <failure message="3182.250 -&gt; 3183.250 insn (+1.000 +0.03%)" type="changed">likely cause: QEMU, 7.2.22 -&gt; 9.0.0 (sim, sim/kvm)
+                <testcase name="exits/cpuid" classname="sim/kvm" time="0.000">
+                    <failure message="2835 -&gt; 2835.0001 insn (+1.0e-4 +3.5e-6%)" type="changed">likely cause: QEMU, 7.2.22 -&gt; 9.0.0 (sim, sim/kvm)
+                <testcase name="exits/mmio-read" classname="sim/kvm" time="0.000">
+                    <failure message="5640.000 -&gt; - insn (vanished)" type="vanished">the guest said | *no*"#]].assert_eq(&cases.collect::<Vec<_>>().join("\n"));
 }
 
 #[test]
@@ -237,5 +251,5 @@ fn a_change_without_a_cause_is_unexplained() {
     let mut unexplained = some();
     unexplained.causes.clear();
     let text = table(&unexplained);
-    assert!(text.starts_with("no fact differs"), "{text}");
+    expect!["no fact differs from those of the baseline"].assert_eq(text.lines().next().unwrap());
 }

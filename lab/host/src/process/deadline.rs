@@ -111,6 +111,7 @@ fn cpu_time(pid: i32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
     use std::process::{Child, Command};
 
     /// A shell that is killed when dropped.
@@ -159,8 +160,10 @@ mod tests {
         let sleeping = Shell::run("exec sleep 1000");
         let mut deadline = Deadline::with_hang_timeout(sleeping.pid(), Duration::from_secs(1));
         let error = end(&mut deadline, Duration::from_millis(10)).to_string();
-        let expected = "the emulator has hung: it consumed no CPU time for 1 s\nlast words";
-        assert!(error.ends_with(expected), "{error}");
+        expect![[r#"
+            simulated machine failed: the emulator has hung: it consumed no CPU time for 1 s
+            last words"#]]
+        .assert_eq(&error);
         assert!(deadline.elapsed() >= Duration::from_secs(1));
     }
 

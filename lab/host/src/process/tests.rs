@@ -1,4 +1,5 @@
 use super::*;
+use expect_test::expect;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
 use trapline_protocol::UsageProbe;
@@ -67,7 +68,10 @@ fn hanging_process_is_killed_and_its_last_output_reported() {
     let pid = process.started.pid;
     let limits = Limits::timeout(Duration::from_millis(300));
     let error = process.wait(&mut Recorder::default(), &limits).unwrap_err();
-    assert!(error.to_string().ends_with("working"), "{error}");
+    expect![[r#"
+        guest timed out after 0 s and was killed; last output:
+          working"#]]
+    .assert_eq(&error.to_string());
     drop(process);
     assert!(!exists(pid));
 }

@@ -192,9 +192,7 @@ fn too_small(request: &Request, config: &Config) -> Option<String> {
     let default = Sizes::of(config.environment, request.preset).guest;
     let needed = default.memory_mib;
     (configured(default, request, config).memory_mib < needed).then(|| {
-        format!(
-            "the work there needs {needed} MiB: give at least memory={needed}M, or leave it out"
-        )
+        format!("the operations need {needed} MiB: set at least memory={needed}M, or leave it out")
     })
 }
 

@@ -65,7 +65,7 @@ impl Reader<'_> {
             true => Ok(numbers.clone()),
             false => Err(self.bad(
                 all.span().start,
-                format!("cpus: numbers from 1 to {most} are expected"),
+                format!("cpus: expected numbers from 1 to {most}"),
             )),
         }
     }
@@ -78,14 +78,14 @@ impl Reader<'_> {
         let places: Result<Vec<_>, _> = all.get_ref().iter().map(known).collect();
         let places = places.map_err(|what| self.bad(all.span().start, what))?;
         match places.is_empty() {
-            true => Err(self.bad(all.span().start, "place: same or disjoint is expected")),
+            true => Err(self.bad(all.span().start, "place: expected same or disjoint")),
             false => Ok(places),
         }
     }
 }
 
 fn named<T>(name: &str, found: Option<T>, expected: &str) -> Result<T, String> {
-    found.ok_or_else(|| format!("'{name}': {expected} is expected"))
+    found.ok_or_else(|| format!("'{name}': expected {expected}"))
 }
 
 impl super::Written {
@@ -109,6 +109,7 @@ mod tests {
     use crate::file::read;
     use crate::kernel_build::Place;
     use crate::EnvironmentId;
+    use expect_test::expect;
 
     #[test]
     fn a_plan_has_kernel_builds() {
@@ -134,56 +135,37 @@ mod tests {
 
     #[test]
     fn errors_have_a_line() {
-        for (text, line, expected) in [
-            (
-                "environments = ['kvm']\n[kernel-build]",
-                2,
-                "choose from host, ",
-            ),
-            (
-                "environments = ['host']\nworkloads = ['basic']\n[kernel-build]",
-                3,
-                "leave 'workloads' out",
-            ),
-            (
-                "environments = ['uml']\n[machine]\ncpus = 2\n[kernel-build]",
-                4,
-                "leave 'machine' out",
-            ),
-            (
-                "environments = ['host']\n[kernel-build]\nsize = 'huge'",
-                3,
-                "mini, tiny or def",
-            ),
-            (
-                "environments = ['host']\n[kernel-build]\ncpus = [1, 9]",
-                3,
-                "from 1 to 8",
-            ),
-            (
-                "environments = ['host']\n[kernel-build]\ncpus = []",
-                3,
-                "from 1 to 8",
-            ),
-            (
-                "environments = ['host']\n[kernel-build]\nplace = ['near']",
-                3,
-                "same or disjoint",
-            ),
-            (
-                "environments = ['host']\n[kernel-build]\nplace = []",
-                3,
-                "same or disjoint",
-            ),
-            (
-                "environments = ['host']\n[kernel-build]\njobs = 3",
-                3,
-                "unknown field `jobs`",
-            ),
-        ] {
-            let error = read(text).unwrap_err();
-            assert_eq!(error.line, line, "{text}: {error}");
-            assert!(error.what.contains(expected), "{text}: {error}");
-        }
+        let texts = [
+            "environments = ['kvm']\n[kernel-build]",
+            "environments = ['host']\nworkloads = ['basic']\n[kernel-build]",
+            "environments = ['uml']\n[machine]\ncpus = 2\n[kernel-build]",
+            "environments = ['host']\n[kernel-build]\nsize = 'huge'",
+            "environments = ['host']\n[kernel-build]\ncpus = [1, 9]",
+            "environments = ['host']\n[kernel-build]\ncpus = []",
+            "environments = ['host']\n[kernel-build]\nplace = ['near']",
+            "environments = ['host']\n[kernel-build]\nplace = []",
+            "environments = ['host']\n[kernel-build]\njobs = 3",
+        ];
+        let errors = texts.map(|text| format!("{text:?}\n  {}\n", read(text).unwrap_err()));
+        expect![[r#"
+            "environments = ['kvm']\n[kernel-build]"
+              line 2: kvm runs the image, which is not Linux: choose from host, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/linux, sim/kvm/linux, sim/qemu-kvm/linux with --env
+            "environments = ['host']\nworkloads = ['basic']\n[kernel-build]"
+              line 3: a plan with [kernel-build] measures nothing else: leave 'workloads' out, or make it a plan of its own
+            "environments = ['uml']\n[machine]\ncpus = 2\n[kernel-build]"
+              line 4: a plan with [kernel-build] measures nothing else: leave 'machine' out, or make it a plan of its own
+            "environments = ['host']\n[kernel-build]\nsize = 'huge'"
+              line 3: 'huge': expected mini, tiny or def
+            "environments = ['host']\n[kernel-build]\ncpus = [1, 9]"
+              line 3: cpus: expected numbers from 1 to 8
+            "environments = ['host']\n[kernel-build]\ncpus = []"
+              line 3: cpus: expected numbers from 1 to 8
+            "environments = ['host']\n[kernel-build]\nplace = ['near']"
+              line 3: 'near': expected same or disjoint
+            "environments = ['host']\n[kernel-build]\nplace = []"
+              line 3: place: expected same or disjoint
+            "environments = ['host']\n[kernel-build]\njobs = 3"
+              line 3: unknown field `jobs`, expected one of `size`, `cpus`, `place`
+        "#]].assert_eq(&errors.concat());
     }
 }

@@ -226,8 +226,7 @@ impl Reader<'_> {
             all.push(self.each(text, str::parse::<Config>)?);
         }
         if all.is_empty() {
-            let what =
-                "no environment is named: add environments = [\"host\", \"kvm\"], or others \
+            let what = "no environments: add environments = [\"host\", \"kvm\"], or others \
                         that 'trapline list' has";
             return Err(self.bad(0, what));
         }
@@ -284,7 +283,7 @@ impl Reader<'_> {
             1..=10_000 => Ok(Some(*boots.get_ref())),
             _ => Err(self.bad(
                 boots.span().start,
-                "boots: a number from 1 to 10000 is expected",
+                "boots: expected a number from 1 to 10000",
             )),
         }
     }
@@ -308,14 +307,14 @@ impl Reader<'_> {
             if !IRQ_KEYS.contains(&key.as_str()) {
                 let known = IRQ_KEYS.join(", ");
                 return bad(format!(
-                    "'{key}' is no setting of interrupts: choose from {known}"
+                    "unknown setting '{key}' in [irq]: choose from {known}"
                 ));
             }
             let alone = irq::Settings::from_facts(&[(name.clone(), text.clone())].into());
             let usual = irq::Settings::default();
             if alone == usual && usual.facts().get(&name) != Some(text) {
                 return bad(format!(
-                    "{key} = '{text}': 'trapline irq --help' says what it may be"
+                    "{key} = '{text}': unsupported value, see 'trapline irq --help'"
                 ));
             }
             facts.insert(name, text.clone());

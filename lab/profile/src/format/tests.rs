@@ -1,5 +1,6 @@
 use super::*;
 use crate::address_space::KERNEL;
+use expect_test::expect;
 
 fn path(depth: usize, kind: StepKind, counts: Vec<(u64, u64)>) -> CallPath {
     let step = (depth > 0).then_some(CallStep {
@@ -62,13 +63,12 @@ fn written_windows_parse_to_the_same_windows() {
 
 #[test]
 fn markers_out_of_order_are_errors() {
-    for (text, message) in [
-        ("nested\n", "marks are nested: "),
-        ("window\nh 1 1\nunbegun\nwindow\n", "marks are missing: "),
-    ] {
-        let error = read(text).unwrap_err().to_string();
-        assert!(error.starts_with(message), "{error}");
-    }
+    let errors = ["nested\n", "window\nh 1 1\nunbegun\nwindow\n"]
+        .map(|text| read(text).unwrap_err().to_string());
+    expect![[r#"
+        marks are nested: a batch began before the last one had ended
+        marks are missing: a batch ended that had not begun"#]]
+    .assert_eq(&errors.join("\n"));
 }
 
 #[test]

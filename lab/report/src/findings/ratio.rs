@@ -90,8 +90,8 @@ impl Span {
             return format!(", the same in {} boots", self.boots);
         }
         match self.boots {
-            0 | 1 => return "; a single boot says nothing about others".to_owned(),
-            few if few < ENOUGH => return format!("; {few} boots are too few to be sure"),
+            0 | 1 => return "; a single boot has no interval".to_owned(),
+            few if few < ENOUGH => return format!("; {few} boots are too few for an interval"),
             _ => {}
         }
         let times = |ratio: f64| match ratio.is_finite() {
@@ -111,6 +111,7 @@ impl Span {
 mod tests {
     use super::*;
     use crate::fixture::figure_between as figure;
+    use expect_test::expect;
 
     #[test]
     fn only_disjoint_intervals_are_a_difference() {
@@ -124,14 +125,14 @@ mod tests {
         once.interval = None;
         assert_eq!(kind(&once, &ten), Kind::Unsure);
         once.boots = 1;
-        let text = Span::of(&once, &ten, Clock::Wall).confidence();
-        assert!(text.contains("single boot"), "{text}");
+        let single = Span::of(&once, &ten, Clock::Wall).confidence();
+        expect!["; a single boot has no interval"].assert_eq(&single);
         assert_eq!(Span::of(&once, &ten, Clock::Insn).kind(), Kind::Differs);
         let mut few = figure(19.0, 20.0, 21.0);
         few.boots = 3;
         assert_eq!(kind(&few, &ten), Kind::Unsure);
-        let text = Span::of(&few, &ten, Clock::Wall).confidence();
-        assert!(text.contains("3 boots are too few"), "{text}");
+        let few = Span::of(&few, &ten, Clock::Wall).confidence();
+        expect!["; 3 boots are too few for an interval"].assert_eq(&few);
     }
 
     #[test]

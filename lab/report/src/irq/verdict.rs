@@ -76,7 +76,7 @@ impl Verdict {
             None if self.require.value() >= 1.0 => {
                 "no number of expiries proves 100%; one late expiry disproves it".to_owned()
             }
-            None => "no number of windows like these proves it; more may disprove it".to_owned(),
+            None => "no number of such windows proves it; more may disprove it".to_owned(),
         })
     }
 

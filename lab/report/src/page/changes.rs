@@ -22,7 +22,7 @@ pub(crate) struct FunctionChange {
 
 /// A file without differences of functions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it has no differences of functions: {0}")]
+#[error("no differences of functions: {0}")]
 pub struct BadChanges(String);
 
 impl BadChanges {
@@ -33,7 +33,7 @@ impl BadChanges {
 
 /// One operation, or a workload.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "neither an operation nor a workload")]
 enum Explained {
     Workload { ledgers: Vec<Difference> },
     Operation(Difference),
@@ -81,6 +81,7 @@ impl Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     const ONE: &str = r#"{"before": {"environment": "sim/kvm", "operation": "exits/port-out"},
         "after": {"environment": "sim/qemu-kvm", "operation": "exits/port-out"}, "difference": 2.0,
@@ -98,9 +99,11 @@ mod tests {
 
     #[test]
     fn other_files_are_rejected() {
-        for text in ["", "{}", r#"{"functions": []}"#] {
-            let error = Changes::parse(text).unwrap_err().to_string();
-            assert!(error.starts_with("it has no differences"), "{error}");
-        }
+        let error = |text: &&str| Changes::parse(text).unwrap_err().to_string();
+        let errors = ["", r#"{"functions": []}"#].each_ref().map(error);
+        expect![[r#"
+            no differences of functions: EOF while parsing a value at line 1 column 0
+            no differences of functions: neither an operation nor a workload"#]]
+        .assert_eq(&errors.join("\n"));
     }
 }

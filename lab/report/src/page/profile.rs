@@ -29,13 +29,13 @@ pub(crate) struct Frame {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadProfile {
     /// It is JSON, but nothing that `trapline explain` prints.
-    #[error("it is JSON, but has no stacks: {0}")]
+    #[error("no stacks in the JSON document: {0}")]
     Json(String),
     /// A line is no stack.
-    #[error("line {0} is no stack with its count")]
+    #[error("line {0}: not a stack and its count")]
     Line(usize),
     /// There is nothing in it.
-    #[error("it has no stacks")]
+    #[error("no stacks")]
     Empty,
 }
 
@@ -43,7 +43,7 @@ impl BadProfile {
     /// Returns the remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Self::Line(_) => "expected are lines of `caller;callee 12`",
+            Self::Line(_) => "write a stack and its count a line: `caller;callee 12`",
             Self::Json(_) | Self::Empty => {
                 "make it with `trapline explain ENV WORKLOAD/OP --format json --flamegraph FILE.svg`"
             }
@@ -154,6 +154,7 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     #[test]
     fn both_formats_give_the_same_tree() {
@@ -171,12 +172,23 @@ mod tests {
 
     #[test]
     fn invalid_profiles_are_rejected() {
-        let error = |text: &str| Profile::parse("file", text).unwrap_err();
-        assert_eq!(error("a;b 3\na;c many\n"), BadProfile::Line(2));
-        assert_eq!(error(""), BadProfile::Empty);
-        assert_eq!(error("a -3"), BadProfile::Empty);
-        assert!(matches!(error("{\"total\": 3}"), BadProfile::Json(_)));
-        assert!(error("{").remedy().contains("trapline explain"));
+        let texts = ["a;b 3\na;c many\n", "", "a -3", "{\"total\": 3}", "{"];
+        let errors = texts.map(|text| {
+            let error = Profile::parse("file", text).unwrap_err();
+            format!("{text:?} -> {error}\n  help: {}\n", error.remedy())
+        });
+        expect![[r#"
+            "a;b 3\na;c many\n" -> line 2: not a stack and its count
+              help: write a stack and its count a line: `caller;callee 12`
+            "" -> no stacks
+              help: make it with `trapline explain ENV WORKLOAD/OP --format json --flamegraph FILE.svg`
+            "a -3" -> no stacks
+              help: make it with `trapline explain ENV WORKLOAD/OP --format json --flamegraph FILE.svg`
+            "{\"total\": 3}" -> no stacks in the JSON document: missing field `environment` at line 1 column 12
+              help: make it with `trapline explain ENV WORKLOAD/OP --format json --flamegraph FILE.svg`
+            "{" -> no stacks in the JSON document: EOF while parsing an object at line 1 column 1
+              help: make it with `trapline explain ENV WORKLOAD/OP --format json --flamegraph FILE.svg`
+        "#]].assert_eq(&errors.concat());
         let deep = format!("{} 1", vec!["f"; 100_000].join(";"));
         assert_eq!(Profile::parse("deep", &deep).unwrap().root.depth(), DEEPEST);
     }

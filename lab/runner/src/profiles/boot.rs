@@ -85,6 +85,7 @@ fn no_last_stage(op: Op) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
     use trapline_model::{testing, EnvironmentId, Sample};
     use trapline_profile::format::{InsnCount, WindowKind};
 
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn starts_without_markers_are_rejected() {
         let failure = explained(&[7, 9, 7, 5], &[9, 7, 5]).unwrap_err();
-        let expected = "sim/linux: guest reported 4 starts; plugin saw markers of 3";
-        assert!(failure.to_string().contains(expected), "{failure}");
+        expect!["sim/linux: guest reported 4 starts; plugin saw markers of 3"]
+            .assert_eq(&failure.to_string());
     }
 }

@@ -88,14 +88,14 @@ impl Memory {
         let not_elf = |error: elf::ParseError| NotWrapped::NotElf(error.to_string());
         let unfit = |reason| move || NotWrapped::UnsupportedSetting(reason);
         let file = File::minimal_parse(elf).map_err(not_elf)?;
-        let entry = entry(&file).ok_or_else(unfit("it has no PVH entry"))?;
+        let entry = entry(&file).ok_or_else(unfit("no PVH entry"))?;
         let mut memory = Self::entered_at(entry);
-        let segments = file.segments().ok_or_else(unfit("it has no segments"))?;
+        let segments = file.segments().ok_or_else(unfit("no segments"))?;
         for segment in segments.iter().filter(|segment| segment.p_type == PT_LOAD) {
             let end = segment.p_paddr.saturating_add(segment.p_memsz);
             let fits = segment.p_paddr >= START.into() && end <= HIGHEST;
             fits.then_some(())
-                .ok_or_else(unfit("it does not lie between 1 and 512 MiB"))?;
+                .ok_or_else(unfit("segments are not between 1 and 512 MiB"))?;
             memory.used = memory.used.max(end as u32);
             let bytes = file.segment_data(&segment);
             let bytes = bytes.map_err(|_| unfit("a segment lies outside the file")())?;

@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::path::Path;
 use trapline_abi::marker;
 use trapline_host::Error;
+use trapline_model::Unavailable;
 
 /// Continues the machine.
 pub const GO: &str = "c\n";
@@ -70,8 +71,10 @@ impl Watcher {
         let script = script(&Markers::of(&bytes, segment), segment);
         Ok(Self {
             trace: trace.clone(),
-            script: script
-                .map_err(|why| Error::unavailable(format!("{}: {why}", program.display())))?,
+            script: script.map_err(|why| Unavailable {
+                reason: format!("{}: {}", program.display(), why.reason),
+                ..why
+            })?,
         })
     }
 }
@@ -155,7 +158,7 @@ fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range
 }
 
 /// Returns the script. With more markers than breakpoints, it traces on from the first batch.
-fn script(markers: &Markers, segment: Segment) -> Result<String, String> {
+fn script(markers: &Markers, segment: Segment) -> Result<String, Unavailable> {
     let every: Vec<_> = markers
         .begins
         .iter()
@@ -165,7 +168,7 @@ fn script(markers: &Markers, segment: Segment) -> Result<String, String> {
     let most = 2 * MOST_BREAKPOINTS;
     let (places, between) = match (every.len() <= most, markers.begins.len() <= most) {
         _ if markers.begins.is_empty() => {
-            return Err("it has no markers: make build, so that all is of one source".to_owned())
+            return Err(Unavailable::new("no markers").help("build all parts with 'make build'"))
         }
         // The step executes the marker at the end.
         (true, _) => (
@@ -177,9 +180,9 @@ fn script(markers: &Markers, segment: Segment) -> Result<String, String> {
             format!("c\ntrace on\n{}", GO.repeat(MOST_BATCHES)),
         ),
         _ => {
-            return Err(format!(
-                "it has more markers than Bochs has breakpoints, {most}"
-            ))
+            return Err(Unavailable::new(format!(
+                "more markers than Bochs has breakpoints, {most}"
+            )))
         }
     };
     let breakpoint = |(number, place): (usize, &u64)| match number < MOST_BREAKPOINTS {
@@ -193,6 +196,7 @@ fn script(markers: &Markers, segment: Segment) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     fn markers(begins: u64, ends: u64) -> Markers {
         Markers {
@@ -231,10 +235,15 @@ mod tests {
             text.contains("vb 0x8:0x13\nc\ntrace on\nc\nc\n"),
             "{text:.600}"
         );
-        for (begins, why) in [(0, "no markers"), (40, "more markers")] {
-            let text = script(&markers(begins, begins), Segment::Image).unwrap_err();
-            assert!(text.contains(why), "{text}");
-        }
+        let error = |count| {
+            script(&markers(count, count), Segment::Image)
+                .unwrap_err()
+                .to_string()
+        };
+        expect![[r#"
+            no markers: build all parts with 'make build'
+            more markers than Bochs has breakpoints, 32"#]]
+        .assert_eq(&[0, 40].map(error).join("\n"));
     }
 
     /// Markers start at these offsets before the end of a page.
@@ -262,8 +271,6 @@ mod tests {
         };
         let trace = Trace::new(std::sync::Arc::new(std::sync::Mutex::new(Vec::new())));
         let text = Watcher::of(&trace, Path::new("/image"), Segment::Image, &bochs);
-        let text = text.unwrap_err().to_string();
-        assert!(text.starts_with("/opt/bochs was built without"), "{text}");
-        assert!(text.ends_with(REMEDY), "{text}");
+        expect!["/opt/bochs was built without its debugger, which lists instructions: sudo apt-get install --no-install-recommends bochs bochs-term"].assert_eq(&text.unwrap_err().to_string());
     }
 }

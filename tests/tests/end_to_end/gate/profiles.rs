@@ -100,7 +100,7 @@ fn function_that_gained_instructions_is_named() {
     edit(&file, |json| take(&mut figures(json)["basic/getpid"], 1.0));
     let result = check(&place, &file, &[]);
     let lines = below(&result.stdout, getpid.1);
-    let caveat = "    not the figures themselves: profiles of ";
+    let caveat = "    profiles of other totals: ";
     assert!(
         lines.last().is_some_and(|line| line.starts_with(caveat)),
         "{lines:?}"

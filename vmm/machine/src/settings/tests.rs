@@ -1,5 +1,6 @@
 use super::*;
 use crate::disk::Kind;
+use expect_test::expect;
 
 fn parsed(words: &[&str]) -> Result<Request, String> {
     parse(Parser::from_args(words)).map_err(|failure| failure.to_string())
@@ -123,98 +124,110 @@ fn disks_keep_command_line_order() {
 #[expect(clippy::too_many_lines, reason = "a table of command lines")]
 #[test]
 fn usage_errors_name_the_option() {
-    for (words, output) in [
-        (&["--memory", "64M"][..], "--image or --kernel is required"),
-        (&["--image"], "image"),
-        (
-            &["--image", "k", "--memory", "lots"],
-            "--memory lots: expected a size",
-        ),
-        (
-            &["--image", "k", "--memory", "99999999999G"],
-            "expected a size",
-        ),
-        (&["--image", "k", "--memory", ""], "expected a size"),
-        (&["--image", "k", "--cpus", "2"], "requires --kernel"),
-        (&["--kernel", "k", "--cpus", "9"], "a number from 1 to 8"),
-        (&["--kernel", "k", "--image", "i"], "may be given once"),
-        (&["--image", "k", "--initrd", "i"], "requires --kernel"),
-        (&["--image", "k", "--disk", "d"], "requires --kernel"),
-        (
-            &["--kernel", "k", "--disk", "d,rw"],
-            "--disk d,rw: expected FILE[,ro]",
-        ),
-        (&["--kernel", "k", "--disk", ",ro"], "expected FILE"),
-        (
-            &["--kernel", "k", "--disk", "d,engine=aio"],
-            "engine=uring|pool",
-        ),
-        (&["--kernel", "k", "--ring", "0"], "requires --image"),
-        (&["--kernel", "k", "--entry", "pvh"], "requires --image"),
-        (&["--kernel", "k", "--ticker"], "requires --image"),
-        (&["--kernel", "k", "--populate=whole"], "requires --image"),
-        (&["--kernel", "k", "--halt-in-guest"], "requires --image"),
-        (&["--image", "k", "--no-pv-eoi"], "requires --kernel"),
-        (&["--kernel", "k", "--net", "bridge=b"], "tap=NAME or fd=N"),
-        (&["--image", "k", "--net", "tap=t"], "requires --kernel"),
-        (
-            &["--kernel", "k", "--pin", "vcpu0"],
-            "same, disjoint, or a list",
-        ),
-        (&["--image", "k", "--pin", "same"], "requires --kernel"),
-        (&["--image", "k", "--api", "a"], "requires --kernel"),
-        (
-            &["--kernel", "k", "--vsock", "cid=2,path=p"],
-            "N of 3 or more",
-        ),
-        (
-            &["--image", "k", "--vsock", "cid=3,path=p"],
-            "requires --kernel",
-        ),
-        (
-            &["--kernel=k", "--vsock=cid=3,path=p", "--vsock=cid=3,path=p"],
-            "given once",
-        ),
-        (
-            &["--kernel=k", "--chroot=d", "--vsock=cid=3,path=p"],
-            "add ',in' to --vsock",
-        ),
-        (&["--kernel=k", "--pin=disk9=0"], "no thread disk9"),
-        (
-            &["--kernel=k", "--disk=d", "--pin=disk1=0"],
-            "no thread disk1",
-        ),
-        (&["--kernel=k", "--pin=vcpu1=0"], "no thread vcpu1"),
-        (&["--kernel=k", "--pin=vsock=0"], "no thread vsock"),
-        (&["--image", "k", "--user", "root"], "UID:GID, both above 0"),
-        (&["--image", "k", "--cpus", "-1"], "a number from 1 to 8"),
-        (&["--image", "k", "--memory=-1"], "a size like 64M"),
-        (&["--image", "k", "--ring", "1"], "auto, 0 or 3"),
-        (&["--image", "k", "--entry", "bios"], "auto, direct or pvh"),
-        (&["--image", "k", "--events", "-1"], "file descriptor"),
-        (
-            &["--image", "k", "--serial", "fast"],
-            "lines, direct or buffered",
-        ),
-        (&["--image", "k", "--seconds", "0"], "a number of seconds"),
-        (&["--image", "k", "--pages", "1g"], "file, 4k or 2m"),
-        (&["--image", "k", "--prefault", "yes"], "no, steps or whole"),
-        (&["--image", "k", "--populate", "no"], "steps or whole"),
-        (&["--image", "k", "--memroy", "1M"], "--memroy"),
-        (&["--image", "k", "stray"], "stray"),
-        (
-            &["--image=k", "--crossing=direct"],
-            "requires --backend process",
-        ),
-        (
-            &["--image=k", "--backend=process", "--crossing=fast"],
-            "trap, notify or ptrace",
-        ),
-        (&["--kernel=k", "--crossing=ptrace"], "requires --image"),
-    ] {
-        let failure = parsed(words).unwrap_err();
-        assert!(failure.contains(output), "{words:?}: {failure}");
-    }
+    let commands = [
+        "--memory 64M",
+        "--image",
+        "--image k --memory lots",
+        "--image k --memory 99999999999G",
+        "--image k --memory ",
+        "--image k --cpus 2",
+        "--kernel k --cpus 9",
+        "--kernel k --image i",
+        "--image k --initrd i",
+        "--image k --disk d",
+        "--kernel k --disk d,rw",
+        "--kernel k --disk ,ro",
+        "--kernel k --disk d,engine=aio",
+        "--kernel k --ring 0",
+        "--kernel k --entry pvh",
+        "--kernel k --ticker",
+        "--kernel k --populate=whole",
+        "--kernel k --halt-in-guest",
+        "--image k --no-pv-eoi",
+        "--kernel k --net bridge=b",
+        "--image k --net tap=t",
+        "--kernel k --pin vcpu0",
+        "--image k --pin same",
+        "--image k --api a",
+        "--kernel k --vsock cid=2,path=p",
+        "--image k --vsock cid=3,path=p",
+        "--kernel=k --vsock=cid=3,path=p --vsock=cid=3,path=p",
+        "--kernel=k --chroot=d --vsock=cid=3,path=p",
+        "--kernel=k --pin=disk9=0",
+        "--kernel=k --disk=d --pin=disk1=0",
+        "--kernel=k --pin=vcpu1=0",
+        "--kernel=k --pin=vsock=0",
+        "--image k --user root",
+        "--image k --cpus -1",
+        "--image k --memory=-1",
+        "--image k --ring 1",
+        "--image k --entry bios",
+        "--image k --events -1",
+        "--image k --serial fast",
+        "--image k --seconds 0",
+        "--image k --pages 1g",
+        "--image k --prefault yes",
+        "--image k --populate no",
+        "--image k --memroy 1M",
+        "--image k stray",
+        "--image=k --crossing=direct",
+        "--image=k --backend=process --crossing=fast",
+        "--kernel=k --crossing=ptrace",
+    ];
+    let failures = commands.map(|words| {
+        let failure = parsed(&words.split(' ').collect::<Vec<_>>()).unwrap_err();
+        format!("{words} -> {failure}\n")
+    });
+    expect![[r#"
+        --memory 64M -> --image or --kernel is required
+        --image -> missing argument for option '--image'
+        --image k --memory lots -> --memory lots: expected a size like 64M
+        --image k --memory 99999999999G -> --memory 99999999999G: expected a size like 64M
+        --image k --memory  -> --memory : expected a size like 64M
+        --image k --cpus 2 -> --cpus above 1 requires --kernel
+        --kernel k --cpus 9 -> --cpus 9: expected a number from 1 to 8
+        --kernel k --image i -> --image and --kernel may be given once
+        --image k --initrd i -> --initrd requires --kernel
+        --image k --disk d -> --disk requires --kernel
+        --kernel k --disk d,rw -> --disk d,rw: expected FILE[,ro][,direct][,engine=uring|pool]
+        --kernel k --disk ,ro -> --disk ,ro: expected FILE[,ro][,direct][,engine=uring|pool]
+        --kernel k --disk d,engine=aio -> --disk d,engine=aio: expected FILE[,ro][,direct][,engine=uring|pool]
+        --kernel k --ring 0 -> --ring requires --image
+        --kernel k --entry pvh -> --entry requires --image
+        --kernel k --ticker -> --ticker requires --image
+        --kernel k --populate=whole -> --populate requires --image
+        --kernel k --halt-in-guest -> --halt-in-guest requires --image
+        --image k --no-pv-eoi -> --no-pv-eoi requires --kernel
+        --kernel k --net bridge=b -> --net bridge=b: expected tap=NAME or fd=N, optionally mac=02:…:…:…:…:…
+        --image k --net tap=t -> --net requires --kernel
+        --kernel k --pin vcpu0 -> --pin vcpu0: expected same, disjoint, or a list like vcpu0=1,disk0=0,others=0
+        --image k --pin same -> --pin requires --kernel
+        --image k --api a -> --api requires --kernel
+        --kernel k --vsock cid=2,path=p -> --vsock cid=2,path=p: expected cid=N,path=SOCKET[,in] with N of 3 or more, given once
+        --image k --vsock cid=3,path=p -> --vsock requires --kernel
+        --kernel=k --vsock=cid=3,path=p --vsock=cid=3,path=p -> --vsock cid=3,path=p: expected cid=N,path=SOCKET[,in] with N of 3 or more, given once
+        --kernel=k --chroot=d --vsock=cid=3,path=p -> --chroot: guest connections to host sockets are not supported there; add ',in' to --vsock
+        --kernel=k --pin=disk9=0 -> --pin: this VM has no thread disk9
+        --kernel=k --disk=d --pin=disk1=0 -> --pin: this VM has no thread disk1
+        --kernel=k --pin=vcpu1=0 -> --pin: this VM has no thread vcpu1
+        --kernel=k --pin=vsock=0 -> --pin: this VM has no thread vsock
+        --image k --user root -> --user root: expected UID:GID, both above 0
+        --image k --cpus -1 -> --cpus -1: expected a number from 1 to 8
+        --image k --memory=-1 -> --memory -1: expected a size like 64M
+        --image k --ring 1 -> --ring 1: expected auto, 0 or 3
+        --image k --entry bios -> --entry bios: expected auto, direct or pvh
+        --image k --events -1 -> --events -1: expected a file descriptor
+        --image k --serial fast -> --serial fast: expected lines, direct or buffered
+        --image k --seconds 0 -> --seconds 0: expected a number of seconds
+        --image k --pages 1g -> --pages 1g: expected file, 4k or 2m
+        --image k --prefault yes -> --prefault yes: expected no, steps or whole
+        --image k --populate no -> --populate no: expected steps or whole
+        --image k --memroy 1M -> invalid option '--memroy'
+        --image k stray -> unexpected argument "stray"
+        --image=k --crossing=direct -> --crossing requires --backend process
+        --image=k --backend=process --crossing=fast -> --crossing fast: expected auto, rewrite, direct, dispatch, trap, notify or ptrace
+        --kernel=k --crossing=ptrace -> --crossing requires --image
+    "#]].assert_eq(&failures.concat());
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Listening {
 fn clear(path: &Path) -> Result<(), &'static str> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
     if !is_socket {
-        return Err("there is a file that is no socket: remove it, or name another path");
+        return Err("the file there is not a socket: remove it, or name another path");
     }
     let refused = UnixStream::connect(path).map_err(|error| error.kind());
     match refused {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::isolated::in_separate_process;
 use crate::threads;
+use expect_test::expect;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -253,22 +254,19 @@ fn only_stale_socket_is_replaced() {
     let reset_packet = || Listening::open(&spec).map(|_| ()).unwrap_err();
     drop(UnixListener::bind(&path).unwrap());
     let listening = Listening::open(&spec).unwrap();
-    assert!(reset_packet()
-        .to_string()
-        .contains("another program listens there"));
+    let busy = reset_packet();
     drop(listening);
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "precious").unwrap();
-    assert!(reset_packet().to_string().contains("no socket"));
-    assert_eq!(reset_packet().status(), 2);
+    let other = reset_packet();
+    assert_eq!(other.status(), 2);
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     let missing = Spec::parse("cid=3,path=/no/such/directory/v").unwrap();
-    let missing = Listening::open(&missing)
-        .map(|_| ())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        missing.starts_with("vsock /no/such/directory/v: "),
-        "{missing}"
-    );
+    let missing = Listening::open(&missing).map(|_| ()).unwrap_err();
+    let errors = format!("{busy}\n{other}\n{missing}");
+    expect![[r#"
+        vsock DIR/v.sock: another program listens there: end that, or name another path
+        vsock DIR/v.sock: the file there is not a socket: remove it, or name another path
+        vsock /no/such/directory/v: No such file or directory (os error 2)"#]]
+    .assert_eq(&errors.replace(&directory.path().display().to_string(), "DIR"));
 }
