@@ -1,5 +1,6 @@
 //! A VM with an image and one vCPU.
 
+use crate::disk::{ImageDisk, WithDisk};
 use crate::shell::Host;
 use crate::{Failure, StopReason};
 use std::sync::Arc;
@@ -13,6 +14,8 @@ pub struct Machine<V> {
     pub vcpu: V,
     /// The devices.
     pub devices: Devices<Host>,
+    /// The disk, if any.
+    pub disk: Option<ImageDisk>,
     /// Exits of the vCPU.
     pub exits: ExitCounters,
 }
@@ -34,6 +37,7 @@ impl<V: Vcpu> Machine<V> {
                 memory,
                 interrupts,
             },
+            disk: None,
             exits: ExitCounters::default(),
         }
     }
@@ -45,7 +49,16 @@ impl<V: Vcpu> Machine<V> {
     pub fn run(&mut self, starting: impl FnOnce()) -> Result<StopReason, Failure> {
         start(&mut self.vcpu)?;
         starting();
-        let reason = run(&mut self.vcpu, &mut self.devices, &self.exits);
+        let reason = match &self.disk {
+            None => run(&mut self.vcpu, &mut self.devices, &self.exits),
+            Some(disk) => {
+                let mut platform = WithDisk {
+                    devices: &mut self.devices,
+                    disk,
+                };
+                run(&mut self.vcpu, &mut platform, &self.exits)
+            }
+        };
         self.devices.shell.console.finish();
         Ok(reason?)
     }

@@ -119,7 +119,8 @@ impl VmConfig {
             return Role::Process;
         }
         let is_linux = self.guest == Guest::Linux;
-        let helpers = is_linux || self.ticker || self.serial == SerialMode::Buffered;
+        let has_device_thread = self.ticker || !self.disks.is_empty();
+        let helpers = is_linux || has_device_thread || self.serial == SerialMode::Buffered;
         match (helpers, self.populate.is_some()) {
             (false, false) => Role::Vcpu,
             (true, false) => Role::VcpuWithHelpers,
@@ -235,7 +236,7 @@ const OPTIONS: [OptionRow; 27] = [
     ("serial", None, Text("lines, direct or buffered", |config, text| {
         put(&mut config.serial, SerialMode::from_name(text))
     })),
-    ("disk", LINUX, Text("FILE[,ro][,direct][,engine=uring|pool]", |config, text| {
+    ("disk", None, Text("FILE[,ro][,direct][,engine=uring|pool]", |config, text| {
         push(&mut config.disks, DiskConfig::parse(text))
     })),
     ("net", LINUX, Text("tap=NAME or fd=N, optionally mac=02:…:…:…:…:…", |config, text| {
@@ -350,6 +351,9 @@ impl VmConfig {
     fn check_devices(&self) -> Result<(), Failure> {
         if let (Backend::Process, Some(option)) = (self.backend, self.process_conflict()) {
             return Err(Failure::Usage(format!("{option} requires --backend kvm")));
+        }
+        if self.guest == Guest::Image && self.disks.len() > 1 {
+            return Err(Failure::Usage("several --disk require --kernel".into()));
         }
         if self.backend == Backend::Kvm && self.crossing != Crossing::Auto {
             return Err(Failure::Usage(

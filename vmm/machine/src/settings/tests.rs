@@ -139,7 +139,10 @@ fn usage_errors_name_the_option() {
         (&["--kernel", "k", "--cpus", "9"], "a number from 1 to 8"),
         (&["--kernel", "k", "--image", "i"], "may be given once"),
         (&["--image", "k", "--initrd", "i"], "requires --kernel"),
-        (&["--image", "k", "--disk", "d"], "requires --kernel"),
+        (
+            &["--image", "k", "--disk", "d", "--disk", "e"],
+            "several --disk require --kernel",
+        ),
         (
             &["--kernel", "k", "--disk", "d,rw"],
             "--disk d,rw: expected FILE[,ro]",
