@@ -137,6 +137,7 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     for transfer in Transfer::ALL {
         if bench.job.selects(transfer.op) {
             measure(bench, &transfer);
+            bench.system.quiesce();
         }
     }
 }

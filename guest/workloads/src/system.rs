@@ -133,7 +133,9 @@ pub trait System {
     ///
     /// # Errors
     /// The reason why there is no usable disk.
-    fn open_disk(&mut self, job: &Job) -> Result<(), Reason>;
+    fn open_disk(&mut self, _job: &Job) -> Result<(), Reason> {
+        Err(NO_DISK)
+    }
 
     /// Performs the requests of `transfer`, one per slot or as many as time allows, and stores
     /// their timestamps in the order of submission. Returns their number. Data read is compared
@@ -144,10 +146,12 @@ pub trait System {
     /// The reason of the failure.
     fn transfer(
         &mut self,
-        transfer: &Transfer,
-        job: &Job,
-        slots: &mut [DiskRequest],
-    ) -> Result<usize, Reason>;
+        _transfer: &Transfer,
+        _job: &Job,
+        _slots: &mut [DiskRequest],
+    ) -> Result<usize, Reason> {
+        Err(NO_DISK)
+    }
 
     /// Runs the operations of workload `system` in a process, if this system is a kernel that has
     /// processes. Returns false if the caller has to run them itself.
@@ -161,6 +165,8 @@ pub trait System {
     /// The reason why there are none.
     fn processes(&mut self) -> Result<&mut Self::Processes, Reason>;
 }
+
+const NO_DISK: Reason = "this system has no disk";
 
 /// Number of pages that [`Processes::map`] maps.
 pub const MAPPED_PAGES: u64 = 256;

@@ -5,7 +5,6 @@
 use super::number::{self, FAILED};
 use core::arch::asm;
 use core::ptr::NonNull;
-use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::WaitMode;
 use trapline_abi::platform::PAGE;
@@ -376,14 +375,6 @@ impl System for Program {
     }
 
     fn machine(&mut self) -> Result<&mut NoMachine, Reason> {
-        Err(IN_KERNEL)
-    }
-
-    fn open_disk(&mut self, _: &Job) -> Result<(), Reason> {
-        Err(IN_KERNEL)
-    }
-
-    fn transfer(&mut self, _: &Transfer, _: &Job, _: &mut [DiskRequest]) -> Result<usize, Reason> {
         Err(IN_KERNEL)
     }
 
