@@ -4,6 +4,7 @@ use crate::settings::VmConfig;
 use crate::{net, Failure};
 use std::io;
 use std::os::fd::RawFd;
+use std::path::Path;
 
 /// Closes all descriptors but the standard ones and those named in `config`, which must be open. Closed standard
 /// descriptors become `/dev/null`, so that no file that is opened later takes their place.
@@ -31,14 +32,25 @@ pub fn close_others(config: &VmConfig) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the descriptors named in `config`, with their options.
+/// Returns the descriptors named in `config`, with their options. Files may be named by descriptor, too.
 fn named(config: &VmConfig) -> Vec<(RawFd, &'static str)> {
     let events = config.events.map(|fd| (fd, "--events"));
     let taps = config.net.iter().filter_map(|card| match card.source {
         net::Source::Inherited(fd) => Some((fd, "--net")),
         net::Source::Named(_) => None,
     });
-    events.into_iter().chain(taps).collect()
+    let disks = config.disks.iter().map(|disk| (&disk.path, "--disk"));
+    let initrd = config.initrd.iter().map(|path| (path, "--initrd"));
+    let image = [(&config.image, "--image or --kernel")];
+    let files = disks.chain(initrd).chain(image);
+    let files = files.filter_map(|(path, option)| Some((of_path(path)?, option)));
+    events.into_iter().chain(taps).chain(files).collect()
+}
+
+/// Returns the descriptor that a path names.
+fn of_path(path: &Path) -> Option<RawFd> {
+    let number = path.strip_prefix("/proc/self/fd").ok()?;
+    number.to_str()?.parse().ok()
 }
 
 /// Returns those of `all` that are closed, by one system call.

@@ -3,6 +3,7 @@
 //! - `module PATH OPTIONS` loads a kernel module.
 //! - `write PATH TEXT` writes to a file, mostly to configure the kernel.
 //! - `wait PATH TEXT` waits until a file has this content.
+//! - `disk PATH MIB` creates a file of zeros of this size, or empties it.
 //! - `xen DIRECTORY FILE` sets up this Linux as the first domain of Xen, with the programs in
 //!   DIRECTORY, and creates the domain of the configuration FILE once; see `init::xen`.
 //! - `load NAME UNIT REPORT PROGRAM ARGUMENT...` starts a load; see `init::background` and
@@ -38,6 +39,13 @@ pub enum Step<'a> {
         path: &'a str,
         /// Content, without a newline.
         text: &'a str,
+    },
+    /// Creates or empties a file.
+    Disk {
+        /// File.
+        path: &'a str,
+        /// Size.
+        mib: u32,
     },
     /// Sets up this Linux as the first domain of Xen.
     Xen {
@@ -133,6 +141,10 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
         ["module", path, options] => Ok(Step::Module { path, options }),
         ["write", path, text] => Ok(Step::Write { path, text }),
         ["wait", path, text] => Ok(Step::Wait { path, text }),
+        ["disk", path, mib] => Ok(Step::Disk {
+            path,
+            mib: number(mib)?,
+        }),
         ["xen", programs, domain] => Ok(Step::Xen { programs, domain }),
         ["load", name, unit, report, program, ref arguments @ ..] => Ok(Step::Load(Load {
             name,
@@ -226,6 +238,11 @@ mod tests {
             text: "tsc",
         };
         assert_eq!(parse("wait\t/clock\ttsc"), Ok(wait));
+        let disk = Step::Disk {
+            path: "/dev/disk",
+            mib: 16,
+        };
+        assert_eq!(parse("disk\t/dev/disk\t16"), Ok(disk));
         let xen = Step::Xen {
             programs: "/usr/lib/xen",
             domain: "/domain",
@@ -277,6 +294,7 @@ mod tests {
             ("modul\ta\tb", "modul"),
             ("module\ta", "module\ta"),
             ("sched\tfifo\thigh", "high"),
+            ("disk\t/dev/disk\tmuch", "much"),
             ("load\ta\tb\tnow\tp", "now"),
             ("launch\t65536\t1\tno\tp", "65536"),
             ("launch\t0\t1\tmaybe\tp", "maybe"),

@@ -176,6 +176,6 @@ impl<A: Access> Disk<A> {
     fn fail(&mut self, reason: Reason) -> Reason {
         let stopped = transport::reset(&self.access);
         let reason = stopped.err().unwrap_or(reason);
-        *self.failure.get_or_insert(reason)
+        self.failure.get_or_insert(reason)
     }
 }

@@ -16,3 +16,8 @@ mod transport;
 
 #[cfg(trapline_image)]
 pub use image::{open, transfer, VECTOR};
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
