@@ -33,24 +33,30 @@ pub fn close_others(config: &VmConfig) -> Result<(), Failure> {
 }
 
 /// Returns the descriptors named in `config`, with their options. Files may be named by descriptor, too.
+#[inline(never)]
 fn named(config: &VmConfig) -> Vec<(RawFd, &'static str)> {
-    let events = config.events.map(|fd| (fd, "--events"));
-    let taps = config.net.iter().filter_map(|card| match card.source {
-        net::Source::Inherited(fd) => Some((fd, "--net")),
-        net::Source::Named(_) => None,
-    });
-    let disks = config.disks.iter().map(|disk| (&disk.path, "--disk"));
-    let initrd = config.initrd.iter().map(|path| (path, "--initrd"));
-    let image = [(&config.image, "--image or --kernel")];
-    let files = disks.chain(initrd).chain(image);
-    let files = files.filter_map(|(path, option)| Some((of_path(path)?, option)));
-    events.into_iter().chain(taps).chain(files).collect()
+    let mut named = Vec::new();
+    named.extend(config.events.map(|fd| (fd, "--events")));
+    for card in &config.net {
+        if let net::Source::Inherited(fd) = card.source {
+            named.push((fd, "--net"));
+        }
+    }
+    let mut add = |path: &Path, option| named.extend(of_path(path).map(|fd| (fd, option)));
+    add(&config.image, "--image or --kernel");
+    if let Some(path) = &config.initrd {
+        add(path, "--initrd");
+    }
+    for disk in &config.disks {
+        add(&disk.path, "--disk");
+    }
+    named
 }
 
 /// Returns the descriptor that a path names.
 fn of_path(path: &Path) -> Option<RawFd> {
-    let number = path.strip_prefix("/proc/self/fd").ok()?;
-    number.to_str()?.parse().ok()
+    let path = path.as_os_str().to_str()?;
+    path.strip_prefix("/proc/self/fd/")?.parse().ok()
 }
 
 /// Returns those of `all` that are closed, by one system call.

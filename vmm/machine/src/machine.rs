@@ -1,6 +1,6 @@
 //! A VM with an image and one vCPU.
 
-use crate::disk::{ImageDisk, WithDisk};
+use crate::disk::ImageDisk;
 use crate::shell::Host;
 use crate::{Failure, StopReason};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct Machine<V> {
     /// The devices.
     pub devices: Devices<Host>,
     /// The disk, if any.
-    pub disk: Option<ImageDisk>,
+    pub disk: Option<&'static mut ImageDisk>,
     /// Exits of the vCPU.
     pub exits: ExitCounters,
 }
@@ -51,13 +51,7 @@ impl<V: Vcpu> Machine<V> {
         starting();
         let reason = match &self.disk {
             None => run(&mut self.vcpu, &mut self.devices, &self.exits),
-            Some(disk) => {
-                let mut platform = WithDisk {
-                    devices: &mut self.devices,
-                    disk,
-                };
-                run(&mut self.vcpu, &mut platform, &self.exits)
-            }
+            Some(disk) => disk.run(&mut self.vcpu, &mut self.devices, &self.exits),
         };
         self.devices.shell.console.finish();
         Ok(reason?)

@@ -14,7 +14,7 @@ use trapline_abi::{stamp, Stage};
 use trapline_interface::{has_huge_pages, Hypervisor, Missing, Ring0, Vcpu};
 use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
-use trapline_machine::disk::{self, ImageDisk};
+use trapline_machine::disk::ImageDisk;
 use trapline_machine::events::Events;
 use trapline_machine::hotplug::VmMemory;
 use trapline_machine::line::Line;
@@ -76,9 +76,6 @@ fn run_image<H: Hypervisor<Vm: Send + 'static>>(
     ring0: Ring0,
     mut events: Events,
 ) -> Result<Infallible, Failure> {
-    let wanted = settings.disks.first();
-    let file = wanted.map(|wanted| disk::open(wanted, disk::NAME));
-    let file = file.transpose()?;
     let ready = set_up(settings, open, ring0)?;
     events.stage(Stage::VmCreated, stamp!(VmCreated));
     let Ready {
@@ -88,9 +85,10 @@ fn run_image<H: Hypervisor<Vm: Send + 'static>>(
         interrupts,
         ring,
     } = ready;
-    let disk = wanted.zip(file);
-    let disk = disk.map(|(wanted, file)| ImageDisk::new(&vm, &memory, wanted, file));
-    let disk = disk.transpose()?;
+    let disk = match settings.disks.first() {
+        None => None,
+        Some(wanted) => Some(ImageDisk::open(&vm, &memory, wanted)?),
+    };
     let usage = events.wanted().then(|| MemoryUsage::open(&memory));
     let has_huge_pages = settings.populate.is_some() && has_huge_pages();
     if settings.backend == Backend::Kvm {
@@ -105,10 +103,8 @@ fn run_image<H: Hypervisor<Vm: Send + 'static>>(
         host.memory = Some(Box::new(VmMemory::new(vm, how, has_huge_pages)));
     }
     let mut machine = Machine::new(vcpu, host, memory, interrupts);
-    if let Some((disk, workers)) = disk {
-        for worker in workers {
-            worker.start(settings.sandbox)?;
-        }
+    if let Some(disk) = disk {
+        disk.start(settings.sandbox)?;
         machine.disk = Some(disk);
     }
     sandbox::enter_vcpu_filter(settings.role(), settings.sandbox)?;

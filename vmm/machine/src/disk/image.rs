@@ -3,7 +3,7 @@
 //! Its registers are those of the second virtio-mmio transport. Its interrupt is a vector of the local APIC, because the
 //! virtual machine of an image has no I/O APIC.
 
-use super::{worker, DiskConfig, DiskFile};
+use super::{open, worker, DiskConfig};
 use crate::sandbox::Role;
 use crate::shell::Host;
 use crate::threads::Worker;
@@ -12,27 +12,34 @@ use crate::Failure;
 use std::ops::DerefMut;
 use std::sync::Arc;
 use trapline_abi::platform::{DISK_MMIO, DISK_VECTOR, VIRTIO_MMIO_SIZE};
-use trapline_interface::{IrqId, VcpuId, Vm};
+use trapline_interface::{Error, IrqId, Vcpu, VcpuId, Vm};
 use trapline_monitor::virtio::{Block, Memory, Registers};
-use trapline_monitor::{Devices, Platform};
+use trapline_monitor::{run, Devices, ExitCounters, Platform, StopReason};
 
 /// Name of the disk and its thread.
-pub const NAME: &str = "disk0";
+const NAME: &str = "disk0";
 
-/// The registers of an image's disk.
-pub struct ImageDisk(Arc<Slot<Block>>);
+/// The disk of an image. Its functions are cold, so that they are not between those of VMs without disks, whose pages
+/// delay the guest's first instruction.
+pub struct ImageDisk {
+    slot: Arc<Slot<Block>>,
+    /// Threads that are not started yet.
+    workers: Vec<Worker>,
+}
 
 impl ImageDisk {
-    /// Creates the disk in `vm`. Returns it with its threads, which are not started yet.
+    /// Opens the disk and adds it to `vm`. It is never freed: the process ends without.
     ///
     /// # Errors
-    /// The hypervisor refuses, or no engine is available.
-    pub fn new(
+    /// The file is not usable as a disk, the hypervisor refuses, or no engine is available.
+    #[cold]
+    #[inline(never)]
+    pub fn open(
         vm: &impl Vm,
         memory: &Arc<Memory>,
         wanted: &DiskConfig,
-        file: DiskFile,
-    ) -> Result<(Self, Vec<Worker>), Failure> {
+    ) -> Result<&'static mut Self, Failure> {
+        let file = open(wanted, NAME)?;
         let line = vm.irq_line(IrqId {
             vcpu: VcpuId(0),
             vector: DISK_VECTOR,
@@ -47,23 +54,51 @@ impl ImageDisk {
                 role => role,
             };
         }
-        Ok((Self(slot), workers))
+        Ok(Box::leak(Box::new(Self { slot, workers })))
     }
 
-    /// Returns the offset of `address` in the registers.
-    #[inline(always)]
-    fn offset(address: u64) -> Option<u32> {
-        let offset = address.wrapping_sub(DISK_MMIO);
-        (offset < VIRTIO_MMIO_SIZE).then_some(offset as u32)
+    /// Starts its threads.
+    ///
+    /// # Errors
+    /// A thread cannot be created.
+    #[cold]
+    #[inline(never)]
+    pub fn start(&mut self, sandbox: bool) -> Result<(), Failure> {
+        let mut workers = self.workers.drain(..);
+        workers.try_for_each(|worker| worker.start(sandbox))
+    }
+
+    /// Runs the guest until the VM stops.
+    ///
+    /// # Errors
+    /// The hypervisor refuses.
+    #[cold]
+    #[inline(never)]
+    pub fn run(
+        &self,
+        vcpu: &mut impl Vcpu,
+        devices: &mut Devices<Host>,
+        exits: &ExitCounters,
+    ) -> Result<StopReason, Box<Error>> {
+        let mut platform = WithDisk {
+            devices,
+            slot: &self.slot,
+        };
+        run(vcpu, &mut platform, exits)
     }
 }
 
+/// Returns the offset of `address` in the registers.
+#[inline(always)]
+fn offset(address: u64) -> Option<u32> {
+    let offset = address.wrapping_sub(DISK_MMIO);
+    (offset < VIRTIO_MMIO_SIZE).then_some(offset as u32)
+}
+
 /// The devices of a VM with an image and a disk.
-pub struct WithDisk<'a> {
-    /// Devices without the disk.
-    pub devices: &'a mut Devices<Host>,
-    /// The disk.
-    pub disk: &'a ImageDisk,
+struct WithDisk<'a> {
+    devices: &'a mut Devices<Host>,
+    slot: &'a Slot<Block>,
 }
 
 impl Platform for WithDisk<'_> {
@@ -74,13 +109,13 @@ impl Platform for WithDisk<'_> {
     }
 
     fn read_mmio(&mut self, address: u64, size: u8) -> Option<u64> {
-        let offset = ImageDisk::offset(address)?;
-        Some(self.disk.0.read(offset, size))
+        let offset = offset(address)?;
+        Some(self.slot.read(offset, size))
     }
 
     fn write_mmio(&mut self, address: u64, size: u8, value: u64) -> Option<()> {
-        let offset = ImageDisk::offset(address)?;
-        self.disk.0.write(offset, size, value);
+        let offset = offset(address)?;
+        self.slot.write(offset, size, value);
         Some(())
     }
 }

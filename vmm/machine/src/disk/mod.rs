@@ -18,7 +18,7 @@ mod tests;
 
 pub use engine::{Engine, Kind};
 pub use file::{DiskError, DiskFile};
-pub use image::{ImageDisk, WithDisk, NAME};
+pub use image::ImageDisk;
 pub use serve::worker;
 
 use crate::Failure;
@@ -62,6 +62,7 @@ impl DiskConfig {
 ///
 /// # Errors
 /// The file is not usable as a disk.
+#[cold]
 pub fn open(wanted: &DiskConfig, name: &str) -> Result<DiskFile, Failure> {
     let file = DiskFile::open(wanted).map_err(failure(wanted))?;
     if wanted.direct && file.direct.is_none() {
