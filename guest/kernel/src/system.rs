@@ -232,6 +232,10 @@ impl System for Kernel {
         virtio::transfer(transfer, job, slots)
     }
 
+    fn read_back(&mut self, transfer: &Transfer, job: &Job, made: usize) -> Result<(), Reason> {
+        virtio::read_back(transfer, job, made)
+    }
+
     fn run_in_process(&mut self, job: &Job) -> bool {
         let measured = process::measure(job, self.ports);
         self.no_processes = measured.err().unwrap_or(self.no_processes);

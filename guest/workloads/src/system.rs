@@ -139,7 +139,7 @@ pub trait System {
 
     /// Performs the requests of `transfer`, one per slot or as many as time allows, and stores
     /// their timestamps in the order of submission. Returns their number. Data read is compared
-    /// with the expected pattern; data written is read back. Called only after
+    /// with the expected pattern; all writes are flushed at the end. Called only after
     /// [`Self::open_disk`].
     ///
     /// # Errors
@@ -151,6 +151,15 @@ pub trait System {
         _slots: &mut [DiskRequest],
     ) -> Result<usize, Reason> {
         Err(NO_DISK)
+    }
+
+    /// Compares the disk with what the first `made` requests of `transfer` have written. Called only
+    /// after [`Self::transfer`].
+    ///
+    /// # Errors
+    /// The disk fails, or does not have the content.
+    fn read_back(&mut self, _transfer: &Transfer, _job: &Job, _made: usize) -> Result<(), Reason> {
+        Ok(())
     }
 
     /// Runs the operations of workload `system` in a process, if this system is a kernel that has

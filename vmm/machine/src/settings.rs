@@ -1,5 +1,7 @@
 //! The command line.
 
+mod default;
+
 use crate::disk::DiskConfig;
 use crate::line::SerialMode;
 use crate::net;
@@ -139,40 +141,6 @@ pub enum Request {
     Help,
     /// Print the version.
     Version,
-}
-
-impl Default for VmConfig {
-    fn default() -> Self {
-        Self {
-            guest: Guest::Image,
-            backend: Backend::Kvm,
-            crossing: Crossing::Auto,
-            image: PathBuf::new(),
-            initrd: None,
-            disks: Vec::new(),
-            cpus: 1,
-            memory: DEFAULT_MEMORY,
-            pages: None,
-            prefault: None,
-            command_line: String::new(),
-            net: Vec::new(),
-            placement: Placement::Free,
-            api: None,
-            vsock: None,
-            ring: None,
-            entry: EntryMode::Auto,
-            events: None,
-            serial: SerialMode::default(),
-            ticker: false,
-            halt_in_guest: false,
-            paravirtual_eoi: true,
-            seconds: None,
-            populate: None,
-            user: None,
-            chroot: None,
-            sandbox: true,
-        }
-    }
 }
 
 /// An option: its name, the kind of guest that it applies to (`None`: both), and its effect.

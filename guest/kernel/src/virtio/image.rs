@@ -124,6 +124,16 @@ pub fn open(apic: Result<&Apic, Reason>, job: &Job) -> Result<(), Reason> {
     opened.as_ref().map(drop).map_err(|reason| *reason)
 }
 
+/// Returns the open disk.
+fn target() -> Result<&'static mut Target<Mmio>, Reason> {
+    // SAFETY: the callers use it for one call, during which no other code does.
+    match unsafe { DISK.get() } {
+        Some(Ok(target)) => Ok(target),
+        Some(Err(reason)) => Err(reason),
+        None => Err("the disk is not open"),
+    }
+}
+
 /// See [`trapline_workloads::System::transfer`].
 #[inline(never)]
 pub fn transfer(
@@ -131,12 +141,13 @@ pub fn transfer(
     job: &Job,
     slots: &mut [DiskRequest],
 ) -> Result<usize, Reason> {
-    // SAFETY: as in `open`.
-    match unsafe { DISK.get() } {
-        Some(Ok(target)) => target.transfer(transfer, job, slots),
-        Some(Err(reason)) => Err(reason),
-        None => Err("the disk is not open"),
-    }
+    target()?.transfer(transfer, job, slots)
+}
+
+/// See [`trapline_workloads::System::read_back`].
+#[inline(never)]
+pub fn read_back(transfer: &Transfer, job: &Job, made: usize) -> Result<(), Reason> {
+    target()?.read_back(transfer, job, made)
 }
 
 fn find(apic: Result<&Apic, Reason>, job: &Job) -> Result<Target<Mmio>, Reason> {

@@ -49,6 +49,7 @@ impl Setup {
         let transfer = Transfer::from_op(op).unwrap();
         let mut slots = vec![DiskRequest::default(); transfer.requests(&self.job) as usize];
         let made = self.target.transfer(&transfer, &self.job, &mut slots)?;
+        self.target.read_back(&transfer, &self.job, made)?;
         slots.truncate(made);
         Ok(slots)
     }

@@ -4,21 +4,17 @@
 //! depths above 1 there are twice as many buffers as requests in flight: when a request completes, a
 //! prepared one is submitted at once, and only then is the completed one verified.
 
-use super::disk::{Disk, SECTOR};
+use super::buffers::{Buffers, MAX_BUFFERS};
+use super::disk::Disk;
 use super::ring::{Kind, Request};
 use super::transport::Access;
-use trapline_abi::block::{Access as DiskAccess, DiskRequest, Transfer, LARGE, SMALL};
+use trapline_abi::block::{Access as DiskAccess, DiskRequest, Transfer, LARGE};
 use trapline_abi::Job;
-use trapline_workloads::block::{
-    fill, generation, holds, is_stamped, stamp, Places, PREPARED, WORDS,
-};
+use trapline_workloads::block::{generation, timed, Places, PREPARED};
 use trapline_workloads::{ticks, Reason};
 
 /// Maximum duration of a transfer, in ticks: 10 s at 3 GHz. A slow disk completes fewer requests.
 const MAX_TICKS: u64 = 30_000_000_000;
-
-/// Maximum number of buffers.
-const MAX_BUFFERS: usize = 64;
 
 const WRONG: Reason = "the data read is not the content of the disk at that place";
 
@@ -85,12 +81,19 @@ impl<A: Access> Target<A> {
         self.disk.polls()
     }
 
-    fn buffers(&self, bytes: u32) -> Buffers {
-        Buffers {
-            start: self.memory,
-            bytes,
-            count: (self.bytes / bytes as usize).min(MAX_BUFFERS),
-            filled: [false; MAX_BUFFERS],
+    fn buffers(&mut self, bytes: u32) -> Buffers {
+        // SAFETY: the memory is exclusive by the contract of `new`, and each transfer ends before the
+        // next one has buffers.
+        unsafe { Buffers::new(self.memory, self.bytes, bytes) }
+    }
+
+    fn run(&mut self, transfer: &Transfer, job: &Job) -> Run<'_, A> {
+        Run {
+            buffers: self.buffers(transfer.bytes),
+            disk: &mut self.disk,
+            transfer: *transfer,
+            places: Places::new(transfer, transfer.places(job)),
+            until: ticks().saturating_add(MAX_TICKS),
         }
     }
 
@@ -101,78 +104,19 @@ impl<A: Access> Target<A> {
         job: &Job,
         slots: &mut [DiskRequest],
     ) -> Result<usize, Reason> {
-        let mut run = Run {
-            buffers: self.buffers(transfer.bytes),
-            disk: &mut self.disk,
-            transfer: *transfer,
-            places: Places::new(transfer, transfer.places(job)),
-            until: ticks().saturating_add(MAX_TICKS),
-        };
+        let mut run = self.run(transfer, job);
         let made = run.perform(slots);
         // No request may be in flight when the next transfer begins.
         let drained = run.disk.drain();
         made.and_then(|made| drained.map(|()| made))
     }
-}
 
-/// Buffers of equal size in the memory of the target.
-struct Buffers {
-    start: *mut u8,
-    bytes: u32,
-    count: usize,
-    /// Buffers of large requests that need only new stamps.
-    filled: [bool; MAX_BUFFERS],
-}
-
-impl Buffers {
-    fn address(&self, buffer: usize) -> *mut u8 {
-        assert!(buffer < self.count, "buffer out of range");
-        self.start.wrapping_add(buffer * self.bytes as usize)
-    }
-
-    fn request(&self, buffer: usize, place: u64, kind: Kind) -> Request {
-        Request {
-            kind,
-            sector: place * (u64::from(self.bytes) / SECTOR),
-            address: self.address(buffer) as u64,
-            bytes: self.bytes,
-            tag: buffer as u16,
+    /// See [`trapline_workloads::System::read_back`].
+    pub fn read_back(&mut self, transfer: &Transfer, job: &Job, made: usize) -> Result<(), Reason> {
+        match transfer.access {
+            DiskAccess::Read => Ok(()),
+            DiskAccess::Write | DiskAccess::WriteSync => self.run(transfer, job).compare(made),
         }
-    }
-
-    /// Returns the number of units in a buffer.
-    fn units(&self) -> u64 {
-        u64::from(self.bytes / SMALL)
-    }
-
-    fn unit(&self, buffer: usize, unit: u64) -> *mut [u64; WORDS] {
-        let offset = unit as usize * SMALL as usize;
-        self.address(buffer).wrapping_add(offset).cast()
-    }
-
-    /// Fills a buffer with the content of `place`. Its request is not in flight.
-    fn fill(&mut self, buffer: usize, place: u64, generation: u8) {
-        let is_large = self.bytes == LARGE;
-        let put = match is_large && self.filled[buffer] {
-            true => stamp,
-            false => fill,
-        };
-        self.filled[buffer] = true;
-        for unit in 0..self.units() {
-            // SAFETY: a page-aligned unit of the buffer, which is exclusive.
-            let words = unsafe { &mut *self.unit(buffer, unit) };
-            put(words, place * self.units() + unit, generation);
-        }
-    }
-
-    /// Returns true if a buffer has the content of `place`, or its stamps. Its request is completed.
-    fn hold(&self, buffer: usize, place: u64, generation: u8, stamps_only: bool) -> bool {
-        let check = if stamps_only { is_stamped } else { holds };
-        (0..self.units()).all(|unit| {
-            // SAFETY: as in `fill`.
-            let words = unsafe { &*self.unit(buffer, unit) };
-            check(words, place * self.units() + unit, generation)
-        })
     }
 }
 
@@ -268,7 +212,6 @@ impl<A: Access> Run<'_, A> {
         };
         if self.transfer.access != DiskAccess::Read {
             self.disk.flush()?;
-            self.read_back(made)?;
         }
         Ok(made)
     }
@@ -280,16 +223,21 @@ impl<A: Access> Run<'_, A> {
             }
             self.before(0, index);
             let request = self.buffers.request(0, self.place(index), self.kind());
-            let start = ticks();
-            self.disk.perform(request)?;
-            if self.transfer.access == DiskAccess::WriteSync {
-                self.disk.flush()?;
-            }
-            let end = ticks();
-            *slot = DiskRequest { start, end };
+            let (times, done) = timed(|| self.single(request));
+            done?;
+            *slot = times;
             self.after(0, index)?;
         }
         Ok(slots.len())
+    }
+
+    #[inline(always)]
+    fn single(&mut self, request: Request) -> Result<(), Reason> {
+        self.disk.perform(request)?;
+        match self.transfer.access {
+            DiskAccess::WriteSync => self.disk.flush(),
+            _ => Ok(()),
+        }
     }
 
     fn several(&mut self, slots: &mut [DiskRequest]) -> Result<usize, Reason> {
@@ -363,7 +311,7 @@ impl<A: Access> Run<'_, A> {
     }
 
     /// Compares the disk with what the first `made` requests have written.
-    fn read_back(&mut self, made: usize) -> Result<(), Reason> {
+    fn compare(&mut self, made: usize) -> Result<(), Reason> {
         for index in 0..made {
             let place = self.place(index);
             let request = self.buffers.request(0, place, Kind::Read);
