@@ -1,6 +1,5 @@
 //! A VM with an image and one vCPU.
 
-use crate::disk::ImageDisk;
 use crate::shell::Host;
 use crate::{Failure, StopReason};
 use std::sync::Arc;
@@ -14,8 +13,6 @@ pub struct Machine<V> {
     pub vcpu: V,
     /// The devices.
     pub devices: Devices<Host>,
-    /// The disk, if any.
-    pub disk: Option<&'static mut ImageDisk>,
     /// Exits of the vCPU.
     pub exits: ExitCounters,
 }
@@ -37,7 +34,6 @@ impl<V: Vcpu> Machine<V> {
                 memory,
                 interrupts,
             },
-            disk: None,
             exits: ExitCounters::default(),
         }
     }
@@ -49,10 +45,7 @@ impl<V: Vcpu> Machine<V> {
     pub fn run(&mut self, starting: impl FnOnce()) -> Result<StopReason, Failure> {
         start(&mut self.vcpu)?;
         starting();
-        let reason = match &self.disk {
-            None => run(&mut self.vcpu, &mut self.devices, &self.exits),
-            Some(disk) => disk.run(&mut self.vcpu, &mut self.devices, &self.exits),
-        };
+        let reason = run(&mut self.vcpu, &mut self.devices, &self.exits);
         self.devices.shell.console.finish();
         Ok(reason?)
     }

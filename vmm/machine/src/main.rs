@@ -85,7 +85,7 @@ fn run_image<H: Hypervisor<Vm: Send + 'static>>(
         interrupts,
         ring,
     } = ready;
-    let disk = match settings.disks.first() {
+    let mut disk = match settings.disks.first() {
         None => None,
         Some(wanted) => Some(ImageDisk::open(&vm, &memory, wanted)?),
     };
@@ -93,6 +93,9 @@ fn run_image<H: Hypervisor<Vm: Send + 'static>>(
     let has_huge_pages = settings.populate.is_some() && has_huge_pages();
     if settings.backend == Backend::Kvm {
         privileges::drop_all(settings.user, settings.chroot.as_deref())?;
+    }
+    if let Some(disk) = &mut disk {
+        disk.start(settings.sandbox)?;
     }
     let mut host = Host::new(console(settings, &vcpu)?);
     if settings.ticker {
@@ -103,15 +106,15 @@ fn run_image<H: Hypervisor<Vm: Send + 'static>>(
         host.memory = Some(Box::new(VmMemory::new(vm, how, has_huge_pages)));
     }
     let mut machine = Machine::new(vcpu, host, memory, interrupts);
-    if let Some(disk) = disk {
-        disk.start(settings.sandbox)?;
-        machine.disk = Some(disk);
-    }
     sandbox::enter_vcpu_filter(settings.role(), settings.sandbox)?;
-    let reason = machine.run(|| {
+    let starting = || {
         events.stage(Stage::VmmEntry, stamp!(VmmEntry));
         events.flush();
-    });
+    };
+    let reason = match disk {
+        None => machine.run(starting),
+        Some(disk) => disk.run(&mut machine, starting),
+    };
     events.stage(Stage::VmmExit, stamp!(VmmExit));
     if events.wanted() {
         let exits = machine.exits.counts();

@@ -8,13 +8,13 @@ use crate::sandbox::Role;
 use crate::shell::Host;
 use crate::threads::Worker;
 use crate::virtio::Slot;
-use crate::Failure;
+use crate::{Failure, Machine, StopReason};
 use std::ops::DerefMut;
 use std::sync::Arc;
 use trapline_abi::platform::{DISK_MMIO, DISK_VECTOR, VIRTIO_MMIO_SIZE};
-use trapline_interface::{Error, IrqId, Vcpu, VcpuId, Vm};
+use trapline_interface::{IrqId, Vcpu, VcpuId, Vm};
 use trapline_monitor::virtio::{Block, Memory, Registers};
-use trapline_monitor::{run, Devices, ExitCounters, Platform, StopReason};
+use trapline_monitor::{run, start, Devices, Platform};
 
 /// Name of the disk and its thread.
 const NAME: &str = "disk0";
@@ -68,23 +68,26 @@ impl ImageDisk {
         workers.try_for_each(|worker| worker.start(sandbox))
     }
 
-    /// Runs the guest until the VM stops.
+    /// Runs the guest of `machine` until the VM stops, see [`Machine::run`].
     ///
     /// # Errors
     /// The hypervisor refuses.
     #[cold]
     #[inline(never)]
-    pub fn run(
+    pub fn run<V: Vcpu>(
         &self,
-        vcpu: &mut impl Vcpu,
-        devices: &mut Devices<Host>,
-        exits: &ExitCounters,
-    ) -> Result<StopReason, Box<Error>> {
+        machine: &mut Machine<V>,
+        starting: impl FnOnce(),
+    ) -> Result<StopReason, Failure> {
+        start(&mut machine.vcpu)?;
+        starting();
         let mut platform = WithDisk {
-            devices,
+            devices: &mut machine.devices,
             slot: &self.slot,
         };
-        run(vcpu, &mut platform, exits)
+        let reason = run(&mut machine.vcpu, &mut platform, &machine.exits);
+        machine.devices.shell.console.finish();
+        Ok(reason?)
     }
 }
 
