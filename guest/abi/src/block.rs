@@ -184,6 +184,7 @@ mod tests {
             assert!(transfer.requests(&job) <= transfer.places(&job));
             assert!(transfer.requests(&small) <= transfer.places(&small));
             assert_eq!(Transfer::from_op(transfer.op), Some(transfer));
+            assert_eq!(transfer.op.has_markers(), transfer.depth == 1);
         }
         assert_eq!(Transfer::from_op(Op::Getpid), None);
     }

@@ -343,9 +343,18 @@ impl Op {
     }
 
     /// Returns true if a sample is the time between two events, not the length of a batch. The
-    /// cost of reading the clock is not subtracted from it, and it has no markers around it.
+    /// cost of reading the clock is not subtracted from it.
     pub const fn is_lateness(self) -> bool {
         matches!(self.measure(), Lateness)
+    }
+
+    /// Returns true if markers are around each sample, and no sample overlaps another.
+    pub const fn has_markers(self) -> bool {
+        let is_single = matches!(
+            self,
+            Op::Read4k1 | Op::Read1m1 | Op::Write4k1 | Op::Write4kSync | Op::Write1m1
+        );
+        !self.is_lateness() || is_single
     }
 
     /// Returns the number on the wire.

@@ -126,11 +126,18 @@ pub const JOB_FILE: &str = "opt/org.trapline/job";
 /// First virtio-mmio transport (virtio 1.2, section 4.2.2) of QEMU's microvm machine and of
 /// trapline-vmm.
 pub const VIRTIO_MMIO: u64 = 0xfeb0_0000;
-/// Value of its `MagicValue` register: "virt".
+/// Distance between virtio-mmio transports.
+pub const VIRTIO_MMIO_SIZE: u64 = 0x200;
+/// Transport of the image's disk in trapline-vmm: the second one, so that the first is always the
+/// same.
+pub const DISK_MMIO: u64 = VIRTIO_MMIO + VIRTIO_MMIO_SIZE;
+/// Interrupt vector of that disk. The virtual machine of an image has no I/O APIC.
+pub const DISK_VECTOR: u8 = 0x34;
+/// Value of the `MagicValue` register of a transport: "virt".
 pub const VIRTIO_MAGIC: u32 = 0x7472_6976;
-/// Offset of its `DeviceFeatures` register, read only.
+/// Offset of the `DeviceFeatures` register, read only.
 pub const VIRTIO_DEVICE_FEATURES: u64 = 0x10;
-/// Offset of its `DeviceFeaturesSel` register, which selects 32 feature bits.
+/// Offset of the `DeviceFeaturesSel` register, which selects 32 feature bits.
 pub const VIRTIO_DEVICE_FEATURES_SEL: u64 = 0x14;
 
 /// Name of the domain that runs the image under Xen.

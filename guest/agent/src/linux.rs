@@ -224,6 +224,10 @@ impl System for Linux<'_> {
         self.disk()?.transfer(transfer, job, slots)
     }
 
+    fn read_back(&mut self, transfer: &Transfer, job: &Job, made: usize) -> Result<(), Reason> {
+        self.disk()?.read_back(transfer, job, made)
+    }
+
     fn processes(&mut self) -> Result<&mut ProcessFamily, Reason> {
         Ok(&mut self.processes)
     }

@@ -27,12 +27,36 @@ fn usable(entry: &MemoryMapEntry, image_end: u64) -> Range<u64> {
     start.next_multiple_of(PAGE)..end / PAGE * PAGE
 }
 
+/// A virtio-mmio device that the VMM has named on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VirtioDevice {
+    /// Address of its registers, below 4 GiB.
+    pub address: u64,
+    /// Pin of the I/O APIC.
+    pub pin: u32,
+}
+
+/// Returns the virtio-mmio devices of a command line, in the form of Linux:
+/// `virtio_mmio.device=512@0xfeb00e00:12` (Linux, Documentation/admin-guide/kernel-parameters.txt).
+pub fn virtio_devices_of(command_line: &str) -> impl Iterator<Item = VirtioDevice> + '_ {
+    command_line.split_ascii_whitespace().filter_map(|word| {
+        let device = word.strip_prefix("virtio_mmio.device=")?;
+        let (_size, place) = device.split_once('@')?;
+        let mut place = place.split(':');
+        let address = u64::from_str_radix(place.next()?.strip_prefix("0x")?, 16).ok()?;
+        let pin = place.next()?.parse().ok()?;
+        // Otherwise nothing is mapped there.
+        let is_usable = address.is_multiple_of(4) && address < FOUR_GIB - PAGE;
+        is_usable.then_some(VirtioDevice { address, pin })
+    })
+}
+
 #[cfg(trapline_image)]
-pub use machine::{console, copy_command_line, job, memory, shutdown};
+pub use machine::{console, copy_command_line, job, memory, shutdown, virtio_devices};
 
 #[cfg(trapline_image)]
 mod machine {
-    use super::{choose_memory, Range};
+    use super::{choose_memory, virtio_devices_of, Range, VirtioDevice};
     use crate::cpu::Global;
     use crate::xen;
     use trapline_abi::job::{Console, Shutdown};
@@ -99,6 +123,14 @@ mod machine {
             Ok(job) => job,
             Err(word) => panic!("{word}"),
         }
+    }
+
+    /// Returns the virtio-mmio devices of the command line.
+    pub fn virtio_devices() -> impl Iterator<Item = VirtioDevice> {
+        // SAFETY: it is only read after `copy_command_line`.
+        let copy: &'static [u8; MOST_BYTES] = unsafe { COMMAND_LINE.get() };
+        let length = copy.iter().position(|byte| *byte == 0);
+        virtio_devices_of(text(copy, length.unwrap_or(MOST_BYTES)))
     }
 
     /// Returns the usable memory. The first domain of Xen queries Xen for it.
@@ -185,6 +217,17 @@ mod tests {
             choose_memory([across], 0x10_0000),
             Some(0xc000_0000..FOUR_GIB)
         );
+    }
+
+    #[test]
+    fn virtio_devices_are_parsed_and_invalid_ones_ignored() {
+        let line = "trapline.run=block virtio_mmio.device=512@0xfeb00e00:12 quiet \
+                    virtio_mmio.device=512@0xfeb00c00:11:1 virtio_mmio.device=512@0xfeb00c02:1 \
+                    virtio_mmio.device=512@feb00c00:1 virtio_mmio.device=512@0xffffffff0:1 \
+                    virtio_mmio.device=4K virtio_mmio.device=";
+        let devices: Vec<_> = virtio_devices_of(line).collect();
+        let device = |address, pin| VirtioDevice { address, pin };
+        assert_eq!(devices, [device(0xfeb0_0e00, 12), device(0xfeb0_0c00, 11)]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! it is assembly and data, because compiled code needs SSE, which some hosts do not offer at
 //! ring 0.
 
-use crate::{boot, console, cpu, fault, interrupts, memory, panic, process, system, xen};
+use crate::{boot, console, cpu, fault, interrupts, memory, panic, process, system, virtio, xen};
 use core::arch::global_asm;
 use trapline_abi::platform::{selector, StartInfo, NOTE_DIRECT};
 use trapline_abi::record::Sender;
@@ -40,6 +40,7 @@ global_asm!(
     TIMER_VECTOR = const interrupts::TIMER_VECTOR,
     EVENT_VECTOR = const xen::EVENT_VECTOR,
     TICK_VECTOR = const interrupts::TICK_VECTOR,
+    DISK_VECTOR = const virtio::VECTOR,
     SPURIOUS_VECTOR = const interrupts::SPURIOUS_VECTOR,
     END_OF_INTERRUPT = const interrupts::END_OF_INTERRUPT,
 );

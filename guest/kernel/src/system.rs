@@ -6,7 +6,7 @@ use crate::interrupts::{self, can_halt, Apic, Timer};
 use crate::populate::Window;
 use crate::threads::{self, Peer};
 use crate::xen::{self, Events, Xen};
-use crate::{console, memory, process, ticks};
+use crate::{console, memory, process, ticks, virtio};
 use core::arch::x86_64::__cpuid;
 use core::cell::OnceCell;
 use core::mem;
@@ -219,12 +219,21 @@ impl System for Kernel {
         Ok(self)
     }
 
-    fn open_disk(&mut self, _: &Job) -> Result<(), Reason> {
-        Err(NO_DISK)
+    fn open_disk(&mut self, job: &Job) -> Result<(), Reason> {
+        virtio::open(self.apic(), job)
     }
 
-    fn transfer(&mut self, _: &Transfer, _: &Job, _: &mut [DiskRequest]) -> Result<usize, Reason> {
-        Err(NO_DISK)
+    fn transfer(
+        &mut self,
+        transfer: &Transfer,
+        job: &Job,
+        slots: &mut [DiskRequest],
+    ) -> Result<usize, Reason> {
+        virtio::transfer(transfer, job, slots)
+    }
+
+    fn read_back(&mut self, transfer: &Transfer, job: &Job, made: usize) -> Result<(), Reason> {
+        virtio::read_back(transfer, job, made)
     }
 
     fn run_in_process(&mut self, job: &Job) -> bool {
@@ -316,8 +325,6 @@ impl Machine for Kernel {
         xen::event_count()
     }
 }
-
-const NO_DISK: Reason = "the image has no driver for disks";
 
 /// Bits in `edx` of cpuid leaf 1: `rdmsr`, and an APIC that is enabled, which has a base.
 const HAS_MSR_AND_APIC: u32 = 1 << 5 | 1 << 9;

@@ -4,11 +4,12 @@
 //! number and on the generation in which it was written, so that misplaced and stale sectors are
 //! detected. The places of random requests are all different and in the same order in each run.
 
+use crate::clock::{begin_batch, end_batch};
 use crate::measure::Bench;
 use crate::system::System;
 use core::mem::size_of;
 use trapline_abi::block::{pack, DiskRequest, Transfer, LARGE, MAX_PACKED, SMALL};
-use trapline_abi::{Op, Record};
+use trapline_abi::{marker, Op, Record};
 
 /// Words of a unit.
 pub const WORDS: usize = SMALL as usize / size_of::<u64>();
@@ -91,6 +92,16 @@ fn mix(value: u64) -> u64 {
     value ^ value >> 31
 }
 
+/// Performs a request that is the only one in flight, with markers around it, and takes its
+/// timestamps.
+#[inline(always)]
+pub fn timed<T>(request: impl FnOnce() -> T) -> (DiskRequest, T) {
+    let begun = begin_batch::<{ marker::BEGIN }>();
+    let result = request();
+    let (start, end) = end_batch::<{ marker::END }>(begun);
+    (DiskRequest { start, end }, result)
+}
+
 /// Places of the requests of a transfer, in multiples of the request size.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
@@ -137,6 +148,7 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     for transfer in Transfer::ALL {
         if bench.job.selects(transfer.op) {
             measure(bench, &transfer);
+            bench.system.quiesce();
         }
     }
 }
@@ -162,7 +174,11 @@ fn measure<S: System>(bench: &mut Bench<'_, S>, transfer: &Transfer) {
     bench.begin_unmarked(op);
     let job = bench.job;
     let made = bench.count_exits(|system| system.transfer(transfer, job, slots));
-    match made {
+    let verified = made.and_then(|made| {
+        let written = bench.system.read_back(transfer, job, made);
+        written.map(|()| made)
+    });
+    match verified {
         Ok(0) => bench.fail(op, "no request was completed"),
         Ok(count) => {
             let count = count.min(wanted);

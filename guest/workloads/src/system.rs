@@ -133,21 +133,34 @@ pub trait System {
     ///
     /// # Errors
     /// The reason why there is no usable disk.
-    fn open_disk(&mut self, job: &Job) -> Result<(), Reason>;
+    fn open_disk(&mut self, _job: &Job) -> Result<(), Reason> {
+        Err(NO_DISK)
+    }
 
     /// Performs the requests of `transfer`, one per slot or as many as time allows, and stores
     /// their timestamps in the order of submission. Returns their number. Data read is compared
-    /// with the expected pattern; data written is read back. Called only after
+    /// with the expected pattern; all writes are flushed at the end. Called only after
     /// [`Self::open_disk`].
     ///
     /// # Errors
     /// The reason of the failure.
     fn transfer(
         &mut self,
-        transfer: &Transfer,
-        job: &Job,
-        slots: &mut [DiskRequest],
-    ) -> Result<usize, Reason>;
+        _transfer: &Transfer,
+        _job: &Job,
+        _slots: &mut [DiskRequest],
+    ) -> Result<usize, Reason> {
+        Err(NO_DISK)
+    }
+
+    /// Compares the disk with what the first `made` requests of `transfer` have written. Called only
+    /// after [`Self::transfer`].
+    ///
+    /// # Errors
+    /// The disk fails, or does not have the content.
+    fn read_back(&mut self, _transfer: &Transfer, _job: &Job, _made: usize) -> Result<(), Reason> {
+        Ok(())
+    }
 
     /// Runs the operations of workload `system` in a process, if this system is a kernel that has
     /// processes. Returns false if the caller has to run them itself.
@@ -161,6 +174,8 @@ pub trait System {
     /// The reason why there are none.
     fn processes(&mut self) -> Result<&mut Self::Processes, Reason>;
 }
+
+const NO_DISK: Reason = "this system has no disk";
 
 /// Number of pages that [`Processes::map`] maps.
 pub const MAPPED_PAGES: u64 = 256;

@@ -53,8 +53,8 @@ fn create_in(directory: &Path) -> Result<(File, PathBuf), Error> {
     Ok((file, directory.to_owned()))
 }
 
-/// Returns facts about a disk of `mib` MiB.
-pub fn facts(settings: &Settings, mib: u32) -> Facts {
+/// Returns facts about a disk of `mib` MiB, which may be a file of this host.
+pub fn facts(settings: &Settings, mib: u32, on_host: bool) -> Facts {
     let directory = match &settings.disk {
         Some(path) => path.parent().unwrap_or(Path::new(".")).to_owned(),
         None => settings.cache.directory.clone(),
@@ -62,6 +62,9 @@ pub fn facts(settings: &Settings, mib: u32) -> Facts {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let directory = existing(&directory);
     let mut facts = Facts::from([("disk-mib".to_owned(), mib.to_string())]);
+    if !on_host {
+        return facts;
+    }
     let found = file_system(&mounts, &directory);
     facts.extend(found.map(|found| ("disk-file-system".to_owned(), found)));
     facts
@@ -110,7 +113,7 @@ mod tests {
         let error = scratch(&settings, 1).unwrap_err().to_string();
         assert!(error.contains("disk"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"precious");
-        assert!(facts(&settings, 1).contains_key("disk-file-system"));
+        assert!(facts(&settings, 1, true).contains_key("disk-file-system"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod bochs;
 mod boot;
 pub mod disk;
 mod environment;
+mod guest_disk;
 mod guest_output;
 pub mod kernel_build;
 mod kvm;

@@ -2,6 +2,7 @@
 
 use crate::disk;
 use crate::environment::Guest;
+use crate::guest_disk::GuestDisk;
 use crate::kvm::{self, Hardware};
 use crate::launch::BootClock;
 use crate::linux_guest;
@@ -66,6 +67,7 @@ fn image_in_vmm(
             hypervisor: level.hypervisor,
             image,
             guest,
+            settings: settings.clone(),
         }),
         Some(Vmm::Qemu(machine)) => {
             let (accelerator, ring) = match level.hypervisor {
@@ -82,6 +84,7 @@ fn image_in_vmm(
                 plugin: None,
                 steady: None,
                 clock: BootClock::Guest,
+                settings: settings.clone(),
             })
         }
         Some(Vmm::Custom(name)) => {
@@ -193,12 +196,18 @@ struct ImageInTraplineVmm {
     hypervisor: Hypervisor,
     image: PathBuf,
     guest: GuestConfig,
+    /// Location of disks.
+    settings: Settings,
 }
 
 impl GuestCommand for ImageInTraplineVmm {
     fn command(&self, job: &Job) -> Result<Command, Error> {
         let vmm = Command::new(&self.vmm);
         let image = &self.image;
+        let vmm = match GuestDisk::new(&self.settings, job)? {
+            Some(disk) => disk.for_trapline_vmm(vmm),
+            None => vmm,
+        };
         let command = image_command(vmm, self.hypervisor, image, &self.guest, job);
         Ok(match self.hypervisor {
             Hypervisor::Process => command.with_children(),
@@ -210,12 +219,13 @@ impl GuestCommand for ImageInTraplineVmm {
         ExitCodes::VMM
     }
 
-    /// The first thread runs the vCPU.
+    /// The first thread runs the vCPU. A disk may have further ones.
     fn threads(&self, job: &Job) -> Option<Threads> {
         let ticker = job.selects(Op::HostTimer);
         let writer = self.guest.serial == Serial::Buffered;
+        let disk = job.run & block::operations() != 0;
         Some(Threads {
-            helpers: usize::from(ticker) + usize::from(writer),
+            helpers: usize::from(ticker) + usize::from(writer) + usize::from(disk),
             ..Threads::FIRST
         })
     }
@@ -240,6 +250,8 @@ pub(crate) struct ImageInQemu {
     /// Preload library of a QEMU that counts instructions.
     pub steady: Option<Arc<File>>,
     pub clock: BootClock,
+    /// Location of disks.
+    pub settings: Settings,
 }
 
 impl GuestCommand for ImageInQemu {
@@ -252,6 +264,10 @@ impl GuestCommand for ImageInQemu {
             self.accelerator,
             &job,
         );
+        let command = match GuestDisk::new(&self.settings, &job)? {
+            Some(disk) => disk.for_qemu(command),
+            None => command,
+        };
         let command = with_plugin(command, self.plugin.as_ref());
         Ok(match &self.steady {
             Some(steady) => qemu::with_steady_clock(command, Arc::clone(steady)),

@@ -141,6 +141,11 @@ impl EnvironmentId {
         self.hypervisor() == Some(Hypervisor::Nova)
     }
 
+    /// Returns whether the disk of an image would be a PCI device.
+    pub(crate) fn has_pci_disk(self) -> bool {
+        self.vmm() == Some(Vmm::Qemu(QemuMachine::Pc)) && !self.has_processes()
+    }
+
     /// Returns whether QEMU is the VMM of the guest.
     pub fn has_qemu_vmm(self) -> bool {
         matches!(self.vmm(), Some(Vmm::Qemu(_)))

@@ -10,6 +10,8 @@ pub struct GuestConfig {
     pub memory_mib: u32,
     /// Further memory in MiB that may be hotplugged, if it is large.
     pub window_mib: u32,
+    /// Size in MiB of its disk for workload `block`; 0 if it has none.
+    pub disk_mib: u32,
     /// Virtual CPUs.
     pub cpus: u32,
     /// Scheduling of the virtual CPUs.
@@ -33,6 +35,7 @@ impl GuestConfig {
     pub const DEFAULT: Self = Self {
         memory_mib: 512,
         window_mib: 0,
+        disk_mib: 0,
         cpus: 1,
         scheduling: Scheduling::DEFAULT,
         serial: Serial::Lines,

@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::environment::EnvironmentId;
+use crate::layers::Machine;
 use crate::populate;
 use crate::preset::Preset;
 use trapline_abi::{block, OpSet, Workload};
@@ -94,16 +95,24 @@ fn without_hotplug(environment: EnvironmentId) -> Option<&'static str> {
 
 /// Returns why there is no disk that can be measured.
 fn without_disk(environment: EnvironmentId) -> Option<&'static str> {
-    match (environment.has_processes(), environment.clock().is_exact()) {
-        (true, false) => None,
-        (_, true) => Some(
-            "the simulated machine has no disk, and one would be as fast as the host's: \
-             measure host",
+    match environment {
+        id if id.is_on(Machine::SimVmx) => {
+            Some("the machine with Intel's virtualization has no room for a disk: measure sim/kvm")
+        }
+        id if id.is_xen() => {
+            Some("the disk of a domain of Xen is not supported: measure sim/kvm or sim/qemu-kvm")
+        }
+        id if id.starts_with_machine() => {
+            Some("a machine without Linux has no disk: measure sim/kvm or sim/linux")
+        }
+        id if id.is_custom() => {
+            Some("the disk of a VMM given with --vmm is not supported: measure kvm or sim/kvm")
+        }
+        id if id.has_pci_disk() => Some(
+            "the disk of this machine is a PCI device, for which the image has no driver: measure \
+             sim/qemu-kvm",
         ),
-        (false, false) => Some(
-            "the image has no driver for disks: measure host or a Linux guest, such as \
-             qemu-tcg/linux",
-        ),
+        _ => None,
     }
 }
 
@@ -114,14 +123,17 @@ mod tests {
     use trapline_abi::Op;
 
     #[test]
-    fn disks_are_measured_by_linux_on_the_wall_clock() {
+    fn environments_without_a_supported_disk_have_a_reason() {
         let operations = Op::Read4k1.bit() | Op::PortOut.bit();
-        for id in EnvironmentId::all() {
+        let without = EnvironmentId::names_of(|id| {
             let left_out = of(id, Preset::Quick, operations, 0);
-            let has_disk = id.has_processes() && !id.clock().is_exact();
-            let expected = if has_disk { 0 } else { Op::Read4k1.bit() };
-            assert_eq!(union(&left_out), expected, "{id}");
-        }
+            union(&left_out) != 0
+        });
+        assert_eq!(
+            without,
+            "custom, sim, sim/qemu-kvm-pc, sim/nova, sim/xen-pvh, sim/xen-hvm, sim/xen-dom0, sim/custom, \
+             sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh"
+        );
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub fn describe(request: &Request) -> String {
         }
     }
     if request.operations & block::operations() != 0 {
-        let (mib, requests) = (request.block.mib, request.block.requests);
+        let (mib, requests) = request.block.largest(&request.configs);
         words.push_str(&format!(" --size {mib}M --requests {requests}"));
     }
     words

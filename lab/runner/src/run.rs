@@ -128,8 +128,12 @@ pub fn begin(
         recorded.facts.extend(request.irq.facts());
     }
     if request.operations & block::operations() != 0 {
-        let facts = disk::facts(inventory.settings(), request.block.mib);
-        recorded.facts.extend(facts);
+        let (mib, _) = request.block.largest(&request.configs);
+        // Other disks are in the memory of a simulated machine.
+        let on_host = request.uses_seed();
+        recorded
+            .facts
+            .extend(disk::facts(inventory.settings(), mib, on_host));
     }
     let number = create(store, request.seed, recorded, plan_text, context)?;
     for config in &plan.left_out {

@@ -122,6 +122,17 @@ pub fn with_steady_clock(mut command: Command, library: Arc<File>) -> Command {
         .words("-name debug-threads=on")
 }
 
+/// Adds a virtio disk in the file at `path`, with or without direct I/O.
+pub fn with_disk(command: Command, path: &str, direct: bool) -> Command {
+    let direct = if direct { "on" } else { "off" };
+    command
+        .arg("-drive")
+        .arg(format!(
+            "if=none,id=disk,format=raw,file={path},cache.direct={direct}"
+        ))
+        .words("-device virtio-blk-device,drive=disk")
+}
+
 /// Names the threads, so that those of vCPUs can be found.
 pub fn with_named_threads(command: Command) -> Command {
     command.words("-name guest=trapline,debug-threads=on")

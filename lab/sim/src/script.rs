@@ -37,6 +37,11 @@ impl Script {
         self.line(&["wait", path, text]);
     }
 
+    /// Creates a disk in a file of `mib` MiB, or empties it.
+    pub fn disk(&mut self, path: &str, mib: u32) {
+        self.line(&["disk", path, &mib.to_string()]);
+    }
+
     /// Starts the toolstack of Xen, whose programs are in a directory, and creates the domain of a
     /// configuration file once.
     pub fn start_xen(&mut self, programs: &str, domain: &str) {
@@ -140,6 +145,7 @@ mod tests {
         script.module("/kvm.ko", "a=b c=d");
         script.launch(&Command::new("/vmm").arg("two words").arg("a\tb\n"), false);
         script.launch(&Command::new("/qemu"), true);
+        script.disk("/dev/disk", 16);
         script.launch_foreign(&Command::new("/theirs"));
         script.load("cpu", "turns", "count", &Command::new("/init").arg("burn"));
         script.sched("fifo:7".parse().unwrap());
@@ -150,6 +156,7 @@ mod tests {
                         module\t/kvm.ko\ta=b c=d\n\
                         launch\t0\t600\tno\t/vmm\ttwo words\ta?b?\n\
                         launch\t1\t600\tyes\t/qemu\n\
+                        disk\t/dev/disk\t16\n\
                         launch\t2\t600\tforeign\t/theirs\n\
                         load\tcpu\tturns\tcount\t/init\tburn\n\
                         sched\tfifo\t7\n\

@@ -1,5 +1,5 @@
-//! `trapline block`: a file of this host whose requests are all stored, disks of Linux guests, and
-//! environments without a disk.
+//! `trapline block`: a file of this host whose requests are all stored, disks of Linux guests and of images,
+//! and environments without a disk.
 
 use serde_json::Value;
 use trapline_tests::run::{CommandOutput, Place};
@@ -93,9 +93,9 @@ fn existing_files_are_kept_and_invalid_options_rejected() {
 #[test]
 fn missing_disk_is_reported() {
     let place = Place::new();
-    let words = format!("{SMALL} --env host,kvm,sim --op read-4k-1 --format json");
+    let words = format!("{SMALL} --env host,sim,sim/qemu-kvm-pc --op read-4k-1 --format json");
     let json = block(&place, &words).json();
-    for environment in ["kvm", "sim"] {
+    for environment in ["sim", "sim/qemu-kvm-pc"] {
         let cells = json["cells"].as_array().expect("list");
         let cell = cells.iter().find(|cell| cell["environment"] == environment);
         let cell = cell.expect("cell of the environment");
@@ -127,6 +127,75 @@ fn linux_guest_disk_requests_are_verified() {
     );
     let facts = &json["environments"]["qemu-tcg/linux"]["facts"];
     assert_eq!(facts["disk-cache"], "none (O_DIRECT)");
+}
+
+/// Measures `environment`; returns nothing if it is skipped.
+fn measured(place: &Place, environment: &str, words: &str) -> Option<Value> {
+    let words = format!("{words} --env {environment} --format json");
+    let result = block(place, &words);
+    let json = result.json();
+    let cells = json["cells"].as_array().expect("list");
+    if let Some(reason) = cells[0]["skip"].as_str() {
+        skip("the disk of an image", reason);
+        return None;
+    }
+    assert_eq!(result.status, Some(0), "{result:?}");
+    Some(json)
+}
+
+#[test]
+fn image_disk_requests_are_verified_and_exact_on_the_instruction_clock() {
+    if !has_qemu("the disk of an image") {
+        return;
+    }
+    let place = Place::new();
+    for environment in ["sim/kvm", "sim/process", "sim/qemu-kvm"] {
+        let Some(json) = measured(&place, environment, "--size 4M --requests 256") else {
+            continue;
+        };
+        let requests = json["requests"].as_array().expect("list");
+        assert_eq!(requests.len(), 9, "{json:#}");
+        for one in requests {
+            assert_eq!((&one["boots"], &one["unit"]), (&2.into(), &"insn".into()));
+        }
+        let facts = &json["environments"][environment]["facts"];
+        let engine = facts["disk-engine"].as_str().expect("a fact");
+        assert_eq!(engine, "the image's virtio-blk driver, with interrupts");
+        assert_eq!(json["facts"]["disk-mib"], "4");
+    }
+}
+
+#[test]
+fn image_disk_requests_are_verified_on_this_host() {
+    let place = Place::new();
+    for environment in ["kvm", "process", "qemu-kvm"] {
+        let words = format!("{SMALL} --op read-4k-32,write-1m-32,write-4k-sync");
+        let Some(json) = measured(&place, environment, &words) else {
+            continue;
+        };
+        assert_eq!(json["requests"].as_array().map(Vec::len), Some(3));
+        let facts = &json["environments"][environment]["facts"];
+        assert!(facts["disk-engine"].is_string(), "{facts:#}");
+    }
+}
+
+#[test]
+fn single_requests_are_explained_and_concurrent_ones_are_not() {
+    if !has_qemu("the disk of an image") {
+        return;
+    }
+    let place = Place::new();
+    let explained = place.run(&["explain", "sim/kvm", "block/write-4k-1"]);
+    assert_eq!(explained.status, Some(0), "{explained:?}");
+    for component in ["kvm ", "trapline-vmm ", "guest "] {
+        assert!(explained.stdout.contains(component), "{explained:?}");
+    }
+    let rejected = place.run(&["explain", "sim/kvm", "block/write-4k-32"]);
+    assert_eq!(rejected.status, Some(2), "{rejected:?}");
+    assert!(
+        rejected.stderr.contains("concurrent requests"),
+        "{rejected:?}"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::settings::VmConfig;
 use crate::{net, Failure};
 use std::io;
 use std::os::fd::RawFd;
+use std::path::Path;
 
 /// Closes all descriptors but the standard ones and those named in `config`, which must be open. Closed standard
 /// descriptors become `/dev/null`, so that no file that is opened later takes their place.
@@ -31,14 +32,31 @@ pub fn close_others(config: &VmConfig) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the descriptors named in `config`, with their options.
+/// Returns the descriptors named in `config`, with their options. Files may be named by descriptor, too.
+#[inline(never)]
 fn named(config: &VmConfig) -> Vec<(RawFd, &'static str)> {
-    let events = config.events.map(|fd| (fd, "--events"));
-    let taps = config.net.iter().filter_map(|card| match card.source {
-        net::Source::Inherited(fd) => Some((fd, "--net")),
-        net::Source::Named(_) => None,
-    });
-    events.into_iter().chain(taps).collect()
+    let mut named = Vec::new();
+    named.extend(config.events.map(|fd| (fd, "--events")));
+    for card in &config.net {
+        if let net::Source::Inherited(fd) = card.source {
+            named.push((fd, "--net"));
+        }
+    }
+    let mut add = |path: &Path, option| named.extend(of_path(path).map(|fd| (fd, option)));
+    add(&config.image, "--image or --kernel");
+    if let Some(path) = &config.initrd {
+        add(path, "--initrd");
+    }
+    for disk in &config.disks {
+        add(&disk.path, "--disk");
+    }
+    named
+}
+
+/// Returns the descriptor that a path names.
+fn of_path(path: &Path) -> Option<RawFd> {
+    let path = path.as_os_str().to_str()?;
+    path.strip_prefix("/proc/self/fd/")?.parse().ok()
 }
 
 /// Returns those of `all` that are closed, by one system call.

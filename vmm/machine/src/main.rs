@@ -14,6 +14,7 @@ use trapline_abi::{stamp, Stage};
 use trapline_interface::{has_huge_pages, Hypervisor, Missing, Ring0, Vcpu};
 use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
+use trapline_machine::disk::ImageDisk;
 use trapline_machine::events::Events;
 use trapline_machine::hotplug::VmMemory;
 use trapline_machine::line::Line;
@@ -84,10 +85,17 @@ fn run_image<H: Hypervisor<Vm: Send + 'static>>(
         interrupts,
         ring,
     } = ready;
+    let mut disk = match settings.disks.first() {
+        None => None,
+        Some(wanted) => Some(ImageDisk::open(&vm, &memory, wanted)?),
+    };
     let usage = events.wanted().then(|| MemoryUsage::open(&memory));
     let has_huge_pages = settings.populate.is_some() && has_huge_pages();
     if settings.backend == Backend::Kvm {
         privileges::drop_all(settings.user, settings.chroot.as_deref())?;
+    }
+    if let Some(disk) = &mut disk {
+        disk.start(settings.sandbox)?;
     }
     let mut host = Host::new(console(settings, &vcpu)?);
     if settings.ticker {
@@ -99,10 +107,14 @@ fn run_image<H: Hypervisor<Vm: Send + 'static>>(
     }
     let mut machine = Machine::new(vcpu, host, memory, interrupts);
     sandbox::enter_vcpu_filter(settings.role(), settings.sandbox)?;
-    let reason = machine.run(|| {
+    let starting = || {
         events.stage(Stage::VmmEntry, stamp!(VmmEntry));
         events.flush();
-    });
+    };
+    let reason = match disk {
+        None => machine.run(starting),
+        Some(disk) => disk.run(&mut machine, starting),
+    };
     events.stage(Stage::VmmExit, stamp!(VmmExit));
     if events.wanted() {
         let exits = machine.exits.counts();

@@ -17,8 +17,9 @@ mod calls;
 
 use crate::Failure;
 use calls::{
-    CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, LIMITS, NET, PROCESS, SERIAL_LINE, TICKER, VCPU,
-    VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VSOCK, VSOCK_IN,
+    CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, IMAGE_DISK_POOL, IMAGE_DISK_RING, LIMITS, NET,
+    PROCESS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VSOCK,
+    VSOCK_IN,
 };
 use std::io;
 
@@ -45,6 +46,10 @@ pub enum Role {
     DiskRing,
     /// A disk whose workers make the system calls.
     DiskPool,
+    /// The disk of an image, with io_uring.
+    ImageDiskRing,
+    /// The disk of an image, whose workers make the system calls.
+    ImageDiskPool,
     /// Worker of a disk.
     DiskWorker,
     /// A network card.
@@ -90,6 +95,8 @@ static OF_SERIAL_LINE: Filter = compile(&SERIAL_LINE);
 static OF_CONTROL: Filter = compile(&CONTROL);
 static OF_DISK_RING: Filter = compile(&DISK_RING);
 static OF_DISK_POOL: Filter = compile(&DISK_POOL);
+static OF_IMAGE_DISK_RING: Filter = compile(&IMAGE_DISK_RING);
+static OF_IMAGE_DISK_POOL: Filter = compile(&IMAGE_DISK_POOL);
 static OF_DISK_WORKER: Filter = compile(&DISK_WORKER);
 static OF_NET: Filter = compile(&NET);
 static OF_VSOCK: Filter = compile(&VSOCK);
@@ -360,6 +367,8 @@ fn filter_of(role: Role) -> &'static Filter {
         Role::Control => &OF_CONTROL,
         Role::DiskRing => &OF_DISK_RING,
         Role::DiskPool => &OF_DISK_POOL,
+        Role::ImageDiskRing => &OF_IMAGE_DISK_RING,
+        Role::ImageDiskPool => &OF_IMAGE_DISK_POOL,
         Role::DiskWorker => &OF_DISK_WORKER,
         Role::Net => &OF_NET,
         Role::Vsock => &OF_VSOCK,

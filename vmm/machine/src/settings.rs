@@ -1,6 +1,7 @@
 //! The command line.
 
 mod backend;
+mod default;
 
 use crate::disk::DiskConfig;
 use crate::line::SerialMode;
@@ -121,7 +122,8 @@ impl VmConfig {
             return Role::Process;
         }
         let is_linux = self.guest == Guest::Linux;
-        let helpers = is_linux || self.ticker || self.serial == SerialMode::Buffered;
+        let has_device_thread = self.ticker || !self.disks.is_empty();
+        let helpers = is_linux || has_device_thread || self.serial == SerialMode::Buffered;
         match (helpers, self.populate.is_some()) {
             (false, false) => Role::Vcpu,
             (true, false) => Role::VcpuWithHelpers,
@@ -140,40 +142,6 @@ pub enum Request {
     Help,
     /// Print the version.
     Version,
-}
-
-impl Default for VmConfig {
-    fn default() -> Self {
-        Self {
-            guest: Guest::Image,
-            backend: Backend::Kvm,
-            process: Crossing::Auto.into(),
-            image: PathBuf::new(),
-            initrd: None,
-            disks: Vec::new(),
-            cpus: 1,
-            memory: DEFAULT_MEMORY,
-            pages: None,
-            prefault: None,
-            command_line: String::new(),
-            net: Vec::new(),
-            placement: Placement::Free,
-            api: None,
-            vsock: None,
-            ring: None,
-            entry: EntryMode::Auto,
-            events: None,
-            serial: SerialMode::default(),
-            ticker: false,
-            halt_in_guest: false,
-            paravirtual_eoi: true,
-            seconds: None,
-            populate: None,
-            user: None,
-            chroot: None,
-            sandbox: true,
-        }
-    }
 }
 
 /// An option: its name, the kind of guest that it applies to (`None`: both), and its effect.
@@ -244,7 +212,7 @@ const OPTIONS: [OptionRow; 29] = [
     ("serial", None, Text("lines, direct or buffered", |config, text| {
         put(&mut config.serial, SerialMode::from_name(text))
     })),
-    ("disk", LINUX, Text("FILE[,ro][,direct][,engine=uring|pool]", |config, text| {
+    ("disk", None, Text("FILE[,ro][,direct][,engine=uring|pool]", |config, text| {
         push(&mut config.disks, DiskConfig::parse(text))
     })),
     ("net", LINUX, Text("tap=NAME or fd=N, optionally mac=02:…:…:…:…:…", |config, text| {
@@ -344,6 +312,9 @@ impl VmConfig {
     /// Rejects options that name absent devices or exclude each other.
     fn check_devices(&self) -> Result<(), Failure> {
         self.check_backend()?;
+        if self.guest == Guest::Image && self.disks.len() > 1 {
+            return Err(Failure::Usage("several --disk require --kernel".into()));
+        }
         let threads = [
             ("vcpu", self.cpus as usize),
             ("disk", self.disks.len()),

@@ -226,6 +226,31 @@ fn inherited_descriptors_are_closed() {
 }
 
 #[test]
+fn a_disk_can_be_named_by_its_descriptor() {
+    if no_kvm() {
+        return;
+    }
+    let image = spinning();
+    let disk = tempfile::tempfile().unwrap();
+    disk.set_len(1 << 20).unwrap();
+    let mut command = vmm(&image);
+    // SAFETY: takes numbers only.
+    in_child(&mut command, move || unsafe {
+        libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&disk), 203)
+    });
+    stop(start(command.args(["--disk", "/proc/self/fd/203"])));
+    let output = vmm(&image)
+        .args(["--disk", "/proc/self/fd/99"])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("--disk: descriptor 99 is not open"),
+        "{errors}"
+    );
+}
+
+#[test]
 fn closed_standard_descriptors_become_null() {
     if no_kvm() {
         return;

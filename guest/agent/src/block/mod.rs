@@ -97,13 +97,7 @@ impl Target {
         job: &Job,
         slots: &mut [DiskRequest],
     ) -> Result<usize, Reason> {
-        let requests = Requests {
-            file: &self.file,
-            transfer: *transfer,
-            places: Places::new(transfer, transfer.places(job)),
-            count: slots.len(),
-            until: Instant::now() + MAX_DURATION,
-        };
+        let requests = self.requests(transfer, job, slots.len());
         let made = match (transfer.depth, self.ring) {
             (1, _) => one::run(&requests, slots),
             (_, true) => ring::run(&requests, slots),
@@ -111,13 +105,26 @@ impl Target {
         }?;
         if transfer.access != Access::Read {
             self.file.sync_data().map_err(|_| FAILED)?;
-            self.read_back(&requests, made)?;
         }
         Ok(made)
     }
 
-    /// Compares what the disk holds with what the first `made` requests have written.
-    fn read_back(&self, requests: &Requests<'_>, made: usize) -> Result<(), Reason> {
+    fn requests(&self, transfer: &Transfer, job: &Job, count: usize) -> Requests<'_> {
+        Requests {
+            file: &self.file,
+            transfer: *transfer,
+            places: Places::new(transfer, transfer.places(job)),
+            count,
+            until: Instant::now() + MAX_DURATION,
+        }
+    }
+
+    /// See [`trapline_workloads::System::read_back`].
+    pub fn read_back(&self, transfer: &Transfer, job: &Job, made: usize) -> Result<(), Reason> {
+        if transfer.access == Access::Read {
+            return Ok(());
+        }
+        let requests = self.requests(transfer, job, made);
         let mut buffers = Buffers::new(1, requests.transfer.bytes).ok_or(NO_MEMORY)?;
         for index in 0..made {
             let at = requests.offset(index);
@@ -251,6 +258,8 @@ mod tests {
                 let mut slots = vec![DiskRequest::default(); transfer.requests(&job) as usize];
                 let made = target.transfer(&transfer, &job, &mut slots);
                 assert_eq!(made, Ok(slots.len()), "{transfer:?}");
+                let verified = target.read_back(&transfer, &job, slots.len());
+                assert_eq!(verified, Ok(()), "{transfer:?}");
                 check(&slots);
             }
         }

@@ -4,6 +4,7 @@ use super::{Buffers, Requests, FAILED, NO_MEMORY};
 use std::io;
 use std::os::unix::fs::FileExt;
 use trapline_abi::block::{Access, DiskRequest};
+use trapline_workloads::block::timed;
 use trapline_workloads::{ticks, Reason};
 
 /// Performs one request per slot, or as many as time allows. Returns their number.
@@ -13,12 +14,17 @@ pub fn run(requests: &Requests<'_>, slots: &mut [DiskRequest]) -> Result<usize, 
         if !requests.continues_at(index) {
             return Ok(index);
         }
-        *slot = single(requests, &mut buffers, index)?;
+        requests.before(&mut buffers, 0, index);
+        let at = requests.offset(index);
+        let (times, done) = timed(|| transfer(requests, &mut buffers, at));
+        done.map_err(|_| FAILED)?;
+        requests.after(&buffers, 0, index)?;
+        *slot = times;
     }
     Ok(slots.len())
 }
 
-/// Performs one request.
+/// Performs one of several concurrent requests.
 pub fn single(
     requests: &Requests<'_>,
     buffers: &mut Buffers,

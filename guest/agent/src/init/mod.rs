@@ -141,6 +141,11 @@ fn execute(step: &Step<'_>, background: &mut Background, port: &mut Port) -> Res
         Step::Wait { path, text } => {
             wait_until(path, text).map_err(|error| format!("{path}: {error}"))
         }
+        Step::Disk { path, mib } => {
+            let created = fs::File::create(path);
+            let sized = created.and_then(|file| file.set_len(u64::from(*mib) << 20));
+            sized.map_err(|error| format!("{path}: {error}"))
+        }
         Step::Xen { programs, domain } => xen::become_first_domain(programs, domain),
         Step::Load(load) => background
             .start(load)

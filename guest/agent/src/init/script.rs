@@ -3,6 +3,7 @@
 //! - `module PATH OPTIONS` loads a kernel module.
 //! - `write PATH TEXT` writes to a file, mostly to configure the kernel.
 //! - `wait PATH TEXT` waits until a file has this content.
+//! - `disk PATH MIB` creates a file of zeros of this size, or empties it.
 //! - `xen DIRECTORY FILE` sets up this Linux as the first domain of Xen, with the programs in
 //!   DIRECTORY, and creates the domain of the configuration FILE once; see `init::xen`.
 //! - `load NAME UNIT REPORT PROGRAM ARGUMENT...` starts a load; see `init::background` and
@@ -38,6 +39,13 @@ pub enum Step<'a> {
         path: &'a str,
         /// Content, without a newline.
         text: &'a str,
+    },
+    /// Creates or empties a file.
+    Disk {
+        /// File.
+        path: &'a str,
+        /// Size.
+        mib: u32,
     },
     /// Sets up this Linux as the first domain of Xen.
     Xen {
@@ -133,6 +141,10 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
         ["module", path, options] => Ok(Step::Module { path, options }),
         ["write", path, text] => Ok(Step::Write { path, text }),
         ["wait", path, text] => Ok(Step::Wait { path, text }),
+        ["disk", path, mib] => Ok(Step::Disk {
+            path,
+            mib: number(mib)?,
+        }),
         ["xen", programs, domain] => Ok(Step::Xen { programs, domain }),
         ["load", name, unit, report, program, ref arguments @ ..] => Ok(Step::Load(Load {
             name,
@@ -227,6 +239,11 @@ mod tests {
             text: "tsc",
         };
         assert_eq!(parse("wait\t/clock\ttsc"), Ok(wait));
+        let disk = Step::Disk {
+            path: "/dev/disk",
+            mib: 16,
+        };
+        assert_eq!(parse("disk\t/dev/disk\t16"), Ok(disk));
         let xen = Step::Xen {
             programs: "/usr/lib/xen",
             domain: "/domain",
@@ -282,6 +299,7 @@ mod tests {
             "modul\ta\tb",
             "module\ta",
             "sched\tfifo\thigh",
+            "disk\t/dev/disk\tmuch",
             "load\ta\tb\tnow\tp",
             "launch\t65536\t1\tno\tp",
             "launch\t0\t1\tmaybe\tp",
@@ -292,6 +310,7 @@ mod tests {
             'modul a b' is not a step
             'module a' is not a step
             'high' is not a number in range
+            'much' is not a number in range
             'now' is not a source of counts
             '65536' is not a number in range
             'maybe' is not a kind of VMM"#]]

@@ -6,7 +6,6 @@ use super::number::{self, FAILED};
 use super::ring::Ring;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::WaitMode;
 use trapline_abi::platform::PAGE;
@@ -379,14 +378,6 @@ impl<R: Ring> System for Program<R> {
     }
 
     fn machine(&mut self) -> Result<&mut NoMachine, Reason> {
-        Err(IN_KERNEL)
-    }
-
-    fn open_disk(&mut self, _: &Job) -> Result<(), Reason> {
-        Err(IN_KERNEL)
-    }
-
-    fn transfer(&mut self, _: &Transfer, _: &Job, _: &mut [DiskRequest]) -> Result<usize, Reason> {
         Err(IN_KERNEL)
     }
 

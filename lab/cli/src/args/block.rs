@@ -21,16 +21,16 @@ pub struct BlockArgs {
     /// Operations to measure [default: all]
     #[arg(long = "op", value_name = "A,B", value_delimiter = ',', value_parser = op_parser())]
     pub chosen: Vec<Op>,
-    /// Size of the file, from 1M to 1T
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = mib)]
-    pub size: u32,
+    /// Size of the file, from 1M to 1T [default: 256M; where instructions are counted 16M]
+    #[arg(long, value_name = "SIZE", value_parser = mib)]
+    pub size: Option<u32>,
     /// New file on the disk to measure, removed afterwards [default: one in the cache's directory]
     #[arg(long = "file", value_name = "PATH")]
     pub disk: Option<PathBuf>,
-    /// Number of 4 KiB requests at depth 32; other operations have fewer
-    #[arg(long, value_name = "N", default_value_t = Settings::default().requests,
-          value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    pub requests: u32,
+    /// Number of 4 KiB requests at depth 32; other operations have fewer [default: 32768; where
+    /// instructions are counted 2048]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub requests: Option<u32>,
     #[command(flatten)]
     pub size_options: SizeOptions,
     /// Output format
@@ -102,7 +102,10 @@ mod tests {
     #[test]
     fn sizes_are_whole_mebibytes() {
         assert_eq!(parsed(&[]).unwrap().settings(), Settings::default());
-        assert_eq!(parsed(&["--size", "2G"]).unwrap().settings().mib, 2048);
+        assert_eq!(
+            parsed(&["--size", "2G"]).unwrap().settings().mib,
+            Some(2048)
+        );
         for bad in ["0", "4K", "1048577", "2T", "much"] {
             assert!(parsed(&["--size", bad]).is_err(), "{bad}");
         }

@@ -220,8 +220,9 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
     if operations.is_empty() {
         return Err(Failure::usage(
             format!("explain is not supported by {}", args.operation),
-            "name an operation of basic, system, exits, boot or populate, such as \
-             exits/port-out, or one of these workloads; timer-wake has no batches",
+            "name an operation of basic, system, exits, boot, populate or block, such as \
+             exits/port-out, or one of these workloads; timer-wake has no batches, and concurrent \
+             requests to a disk have no instructions of their own",
         ));
     }
     Ok(operations)
@@ -234,7 +235,7 @@ fn check_coarse(environment: EnvironmentId, operations: &[Op]) -> Result<(), Fai
     let is_bochs = environment.clock() == Clock::InsnVmx;
     let is_unsupported = |workload| match workload {
         Workload::Boot => true,
-        Workload::System | Workload::Populate => is_bochs,
+        Workload::System | Workload::Populate | Workload::Block => is_bochs,
         _ => false,
     };
     let mut workloads = operations.iter().map(|op| op.workload());

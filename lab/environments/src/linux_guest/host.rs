@@ -1,7 +1,8 @@
 //! Linux guests on this host, in `trapline-vmm` and in QEMU.
 
-use super::disk::GuestDisk;
-use super::{Linux, LinuxVmm};
+use super::disk::with_drivers;
+use super::{Linux, LinuxVmm, GUEST_DISK};
+use crate::guest_disk::{job_with_disk, GuestDisk};
 use crate::launch::BootClock;
 use crate::process_guest::GuestCommand;
 use std::fs::File;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
-use trapline_host::{Error, Facts, Part, TscRate};
+use trapline_host::{memory_file, Error, Facts, Part, TscRate};
 use trapline_model::layers::{Hypervisor, Level, Vmm};
 use trapline_model::GuestConfig;
 use trapline_sim::qemu;
@@ -70,8 +71,9 @@ impl GuestCommand for LinuxInVmm {
         let Some(disk) = GuestDisk::new(&self.settings, job)? else {
             return Ok(self.without_disk(&self.initrd, job));
         };
-        let initrd = disk.initrd(&self.linux.root, &self.settings)?;
-        let command = self.without_disk(&initrd, &disk.job(job, "vda"));
+        let initrd = with_drivers(&self.linux.root, &self.settings)?;
+        let initrd = Arc::new(memory_file("initramfs", &initrd)?);
+        let command = self.without_disk(&initrd, &job_with_disk(job, GUEST_DISK));
         Ok(match self.vmm {
             LinuxVmm::Trapline(_) => disk.for_trapline_vmm(command),
             LinuxVmm::Qemu { .. } => disk.for_qemu(command),

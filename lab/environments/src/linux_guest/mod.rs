@@ -10,6 +10,7 @@ mod host;
 mod root;
 mod uml;
 
+pub use disk::with_drivers;
 pub use root::Root;
 pub use uml::{check as check_uml, facts as uml_facts};
 
@@ -32,6 +33,9 @@ use trapline_sim::settings::Settings;
 pub(crate) const KERNEL_OPTIONS: &str =
     "console=ttyS0 loglevel=4 nokaslr norandmaps cryptomgr.notests \
                      panic=-1 clearcpuid=rdrand,rdseed";
+
+/// Name of the disk of workload block in a guest.
+pub(crate) const GUEST_DISK: &str = "vda";
 
 /// A Linux guest.
 pub struct Linux {

@@ -4,8 +4,8 @@
 //! its exit is the power-off, and its TSC is the host's. It is the distribution's package. It leaves no files:
 //! its memory is unlinked, and it gets no directory for its sockets.
 
-use super::disk::GuestDisk;
 use super::{machine_facts, named, Root};
+use crate::guest_disk::{job_with_disk, GuestDisk};
 use crate::launch::BootClock;
 use crate::process_guest::GuestCommand;
 use std::fs::{self, File};
@@ -165,7 +165,7 @@ impl GuestCommand for UserModeLinux {
         };
         if let Some(disk) = GuestDisk::new(&self.settings, &job)? {
             command = disk.for_user_mode_linux(command);
-            job = disk.job(&job, "ubda");
+            job = job_with_disk(&job, "ubda");
         }
         let initrd = command.pass_file(Arc::clone(&self.initrd));
         let GuestConfig {

@@ -1,5 +1,6 @@
 //! Contents of a machine with Linux.
 
+use super::disk;
 use super::guests::GuestKind;
 use trapline_abi::Job;
 use trapline_host::process::Command;
@@ -58,6 +59,9 @@ pub trait Contents {
     /// Adds the launch of `job`.
     fn launch(&self, script: &mut Script, job: &Job) {
         let command = self.command(job);
+        if disk::is_measured(job) {
+            script.disk(&disk::path(), job.disk_mib);
+        }
         match self.guest_kind().custom {
             Some(_) => script.launch_foreign(&command),
             None => script.launch(&command, self.asks_offset()),
@@ -74,9 +78,9 @@ pub trait Contents {
         LoadSupport::Agent
     }
 
-    /// Returns the memory of guests with configuration `guest`, in MiB.
+    /// Returns the memory of guests with configuration `guest` and of their disks, in MiB.
     fn memory_mib(&self, guest: &GuestConfig) -> u32 {
-        guest.memory_mib + guest.window_mib
+        guest.memory_mib + guest.window_mib + guest.disk_mib
     }
 
     /// Returns the number of Linux guests between the machine and the program that runs guests.

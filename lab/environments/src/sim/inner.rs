@@ -4,8 +4,10 @@
 //! twice (docs/internals/linux-guests.md).
 
 use super::contents::Contents;
+use super::disk::{qemu_with_disk, vmm_with_disk};
 use super::{add_qemu, GuestKind};
-use crate::linux_guest::{Linux, LinuxVmm};
+use crate::guest_disk::job_with_disk;
+use crate::linux_guest::{with_drivers, Linux, LinuxVmm, GUEST_DISK};
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_host::process::Command;
@@ -34,6 +36,8 @@ pub struct InnerLinux {
     vmm: LinuxVmm,
     /// The VMM on this host.
     program: PathBuf,
+    /// Its initramfs.
+    initrd: Vec<u8>,
 }
 
 impl InnerLinux {
@@ -53,10 +57,16 @@ impl InnerLinux {
                 (LinuxVmm::Trapline(vmm), settings.parts.get(Part::Vmm)?)
             }
         };
+        let linux = Linux::new(settings, guest)?;
+        let initrd = match guest.disk_mib {
+            0 => linux.root.bytes()?,
+            _ => with_drivers(&linux.root, settings)?,
+        };
         Ok(Self {
-            linux: Linux::new(settings, guest)?,
+            linux,
             vmm,
             program,
+            initrd,
         })
     }
 }
@@ -80,7 +90,7 @@ impl Contents for InnerLinux {
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
-        archive.file(INITRD, self.linux.root.bytes()?);
+        archive.file(INITRD, self.initrd.clone());
         add_as(archive, KERNEL, &self.linux.kernel)?;
         match &self.vmm {
             LinuxVmm::Trapline(_) => add_program(archive, VMM, &self.program),
@@ -90,8 +100,14 @@ impl Contents for InnerLinux {
 
     fn command(&self, job: &Job) -> Command {
         let initrd = |command: Command| command.arg(INITRD);
-        self.linux
-            .command(&self.vmm, Path::new(KERNEL), initrd, job)
+        let job = job_with_disk(job, GUEST_DISK);
+        let command = self
+            .linux
+            .command(&self.vmm, Path::new(KERNEL), initrd, &job);
+        match self.vmm {
+            LinuxVmm::Trapline(_) => vmm_with_disk(command, &job),
+            LinuxVmm::Qemu { .. } => qemu_with_disk(command, &job),
+        }
     }
 
     fn asks_offset(&self) -> bool {

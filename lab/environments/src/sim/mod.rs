@@ -8,6 +8,7 @@
 mod build;
 mod contents;
 mod custom;
+mod disk;
 mod guests;
 mod inner;
 mod loads;
@@ -30,11 +31,13 @@ pub(crate) use xen::{
 };
 
 use crate::environment;
+use crate::guest_disk::job_with_disk;
 use crate::launch::{BootClock, ClockOffset};
 use crate::process_guest::ProcessGuest;
 use crate::vmm_command::image_command;
 use crate::wall::ImageInQemu;
 use contents::LoadSupport;
+use disk::{qemu_with_disk, vmm_with_disk, MACHINE_DISK};
 use guests::GuestKind;
 use inner::InnerLinux;
 use kernel::Maker;
@@ -77,6 +80,7 @@ pub fn launch(
             plugin: settings.plugin.clone(),
             steady: Some(settings.parts.open(Part::Steady)?),
             clock: BootClock::Machine,
+            settings: settings.clone(),
         })))),
         (Guest::Image, Some(Level::NOVA)) => nova::launch(settings, image, guest),
         (Guest::Image, Some(Level::XEN_DOM0)) => xen::launch_dom0(settings, image, guest),
@@ -161,6 +165,7 @@ impl Contents for Agent {
     }
 
     fn command(&self, job: &Job) -> Command {
+        let job = job_with_disk(job, MACHINE_DISK);
         Command::new(AGENT).words(&job.to_string())
     }
 
@@ -208,7 +213,8 @@ impl Contents for InnerTraplineVmm {
     }
 
     fn command(&self, job: &Job) -> Command {
-        image_command(Command::new(VMM), self.hypervisor, IMAGE, &self.guest, job)
+        let vmm = vmm_with_disk(Command::new(VMM), job);
+        image_command(vmm, self.hypervisor, IMAGE, &self.guest, job)
     }
 
     fn load_support(&self) -> LoadSupport {
@@ -237,8 +243,10 @@ impl Contents for InnerQemu {
     fn command(&self, job: &Job) -> Command {
         let job = qemu::adapt(job, 0);
         let image = Path::new(IMAGE);
-        self.qemu
-            .for_image(self.machine, image, &self.guest, qemu::KVM, &job)
+        let command = self
+            .qemu
+            .for_image(self.machine, image, &self.guest, qemu::KVM, &job);
+        qemu_with_disk(command, &job)
     }
 
     fn asks_offset(&self) -> bool {

@@ -268,10 +268,15 @@ fn boot(
         0 => (Conditions::default(), Scheduling::DEFAULT),
         _ => (request.irq.conditions.clone(), request.irq.scheduling),
     };
+    let disk_mib = request.block.mib(environment);
     let guest = GuestConfig {
         scheduling,
         serial: conditions.loads.console().unwrap_or(Serial::Lines),
         window_mib: populate::window_mib(operations),
+        disk_mib: match operations & trapline_abi::block::operations() {
+            0 => 0,
+            _ => disk_mib,
+        },
         ..sizes.guest
     };
     let guest = configured(guest, request, config);
@@ -284,8 +289,8 @@ fn boot(
             expiries: request.irq.expiries(environment, request.preset),
             period: request.irq.period.0,
             wait_mode: request.irq.between,
-            disk_mib: request.block.mib,
-            requests: request.block.requests,
+            disk_mib,
+            requests: request.block.requests(environment),
             ..sizes.job(operations & !of_boot)
         },
         boot_job: sizes.job(boot_operations),

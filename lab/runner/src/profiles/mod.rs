@@ -34,7 +34,7 @@ pub type Profiles = BTreeMap<(EnvironmentId, Op), Profile>;
 /// Returns whether an operation has a profile: there are marks around its batches or at its stages, and
 /// its figure is a number of instructions.
 pub fn has_profile(op: Op) -> bool {
-    let is_counted = !op.is_lateness() || op.workload() == Workload::Boot;
+    let is_counted = op.has_markers() || op.workload() == Workload::Boot;
     is_counted && op.unit() == Unit::Time
 }
 

@@ -27,12 +27,16 @@ pub fn assign<'a>(
     let mut rest = windows;
     let mut assigned = Vec::new();
     let mut reported = 0;
-    for operation in run.operations.iter().filter(|o| !o.op.is_lateness()) {
+    for operation in run.operations.iter().filter(|o| o.op.has_markers()) {
         let failed = |reason: &str| {
             let (op, environment) = (names::path(operation.op), run.environment);
             Failure::new(format!("{op} failed in {environment}: {reason}"))
         };
-        let batches = batches(&operation.outcome).map_err(failed)?;
+        let mut batches = batches(&operation.outcome).map_err(failed)?;
+        if operation.op.is_lateness() {
+            // Nothing is subtracted from its figure.
+            batches.iter_mut().for_each(|batch| batch.clock_cost = 0);
+        }
         reported += batches.len();
         let own = rest.split_at_checked(batches.len());
         let (windows, behind) = own.unwrap_or((rest, &[]));

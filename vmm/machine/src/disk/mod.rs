@@ -6,6 +6,7 @@
 
 mod engine;
 mod file;
+mod image;
 mod job;
 mod pool;
 mod serve;
@@ -17,8 +18,10 @@ mod tests;
 
 pub use engine::{Engine, Kind};
 pub use file::{DiskError, DiskFile};
+pub use image::ImageDisk;
 pub use serve::worker;
 
+use crate::Failure;
 use std::path::PathBuf;
 
 /// Configuration of a disk.
@@ -52,5 +55,27 @@ impl DiskConfig {
             }
         }
         Some(wanted)
+    }
+}
+
+/// Opens the disk called `name`.
+///
+/// # Errors
+/// The file is not usable as a disk.
+#[cold]
+pub fn open(wanted: &DiskConfig, name: &str) -> Result<DiskFile, Failure> {
+    let file = DiskFile::open(wanted).map_err(failure(wanted))?;
+    if wanted.direct && file.direct.is_none() {
+        eprintln!(
+            "trapline-vmm: {name}: the filesystem does not support O_DIRECT; using the page cache"
+        );
+    }
+    Ok(file)
+}
+
+fn failure(wanted: &DiskConfig) -> impl Fn(DiskError) -> Failure + '_ {
+    |source| Failure::Disk {
+        path: wanted.path.clone(),
+        reason: source.to_string(),
     }
 }

@@ -2,10 +2,11 @@
 
 use super::engine::{Engine, Kind};
 use super::start;
-use super::{DiskConfig, DiskError, DiskFile};
+use super::{failure, DiskConfig, DiskFile};
 use crate::sandbox::Role;
 use crate::threads::Worker;
 use crate::virtio::Slot;
+use crate::Failure;
 use std::sync::Arc;
 use trapline_monitor::virtio::block::Status;
 use trapline_monitor::virtio::Block;
@@ -19,8 +20,9 @@ pub fn worker(
     name: &str,
     file: DiskFile,
     slot: Arc<Slot<Block>>,
-) -> Result<Vec<Worker>, DiskError> {
-    let (kind, mut engine, mut workers) = start::start(wanted, name, file, slot.bell())?;
+) -> Result<Vec<Worker>, Failure> {
+    let started = start::start(wanted, name, file, slot.bell());
+    let (kind, mut engine, mut workers) = started.map_err(failure(wanted))?;
     let own = Worker {
         name: name.to_owned(),
         role: match kind {

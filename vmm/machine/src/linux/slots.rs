@@ -1,6 +1,6 @@
 //! The virtio devices of a VM and their threads.
 
-use crate::disk::{self, DiskConfig, DiskError, DiskFile};
+use crate::disk::{self, DiskConfig};
 use crate::net::{self, Card, Tap};
 use crate::sandbox::Role;
 use crate::threads::Worker;
@@ -177,17 +177,10 @@ impl Slots {
         number: usize,
     ) -> Result<Vec<Worker>, Failure> {
         let name = format!("disk{number}");
-        let bad = |source: DiskError| Failure::Disk {
-            path: wanted.path.clone(),
-            reason: source.to_string(),
-        };
-        let file = DiskFile::open(wanted).map_err(bad)?;
-        if wanted.direct && file.direct.is_none() {
-            eprintln!("trapline-vmm: {name}: the filesystem does not support O_DIRECT; using the page cache");
-        }
+        let file = disk::open(wanted, &name)?;
         let slot = add(&mut self.bus, vm, memory, Block::new(file.geometry))?;
         self.disks.push(Arc::clone(&slot));
-        disk::worker(wanted, &name, file, slot).map_err(bad)
+        disk::worker(wanted, &name, file, slot)
     }
 }
 

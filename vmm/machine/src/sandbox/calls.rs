@@ -157,6 +157,12 @@ pub const DISK_POOL: [libc::c_long; 8] = [
     libc::SYS_exit_group,
 ];
 
+/// Calls for the interrupt of an image's disk, which is no eventfd: that of KVM, and of a process.
+const LOCAL_INTERRUPT: [libc::c_long; 2] = [libc::SYS_ioctl, libc::SYS_tgkill];
+
+pub const IMAGE_DISK_RING: [libc::c_long; 9] = union(&DISK_RING, &LOCAL_INTERRUPT);
+pub const IMAGE_DISK_POOL: [libc::c_long; 10] = union(&DISK_POOL, &LOCAL_INTERRUPT);
+
 pub const DISK_WORKER: [libc::c_long; 10] = [
     libc::SYS_write, // the disk's doorbell, messages
     libc::SYS_brk,

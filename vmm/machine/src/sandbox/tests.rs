@@ -50,7 +50,7 @@ fn fitting(number: u32) -> [u32; 6] {
 
 #[test]
 fn filters_allow_exactly_their_list() {
-    let lists: [(Role, &[libc::c_long]); 14] = [
+    let lists: [(Role, &[libc::c_long]); 16] = [
         (Role::Vcpu, &VCPU),
         (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
         (Role::VcpuWithMemory, &VCPU_WITH_MEMORY),
@@ -61,6 +61,8 @@ fn filters_allow_exactly_their_list() {
         (Role::Control, &CONTROL),
         (Role::DiskRing, &DISK_RING),
         (Role::DiskPool, &DISK_POOL),
+        (Role::ImageDiskRing, &IMAGE_DISK_RING),
+        (Role::ImageDiskPool, &IMAGE_DISK_POOL),
         (Role::DiskWorker, &DISK_WORKER),
         (Role::Net, &NET),
         (Role::Vsock, &VSOCK),

@@ -15,6 +15,10 @@ impl VmConfig {
             (self.pages == Some(Pages::Small), "--pages 4k"),
             (self.pages == Some(Pages::Huge), "--pages 2m"),
             (self.populate.is_some(), "--populate"),
+            (
+                !self.disks.is_empty() && (self.user.is_some() || self.chroot.is_some()),
+                "--disk with --user or --chroot",
+            ),
         ];
         let found = conflicts.into_iter().find(|(applies, _)| *applies);
         found.map(|(_, option)| option)

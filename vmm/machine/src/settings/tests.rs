@@ -134,7 +134,7 @@ fn usage_errors_name_the_option() {
         "--kernel k --cpus 9",
         "--kernel k --image i",
         "--image k --initrd i",
-        "--image k --disk d",
+        "--image k --disk d --disk e",
         "--kernel k --disk d,rw",
         "--kernel k --disk ,ro",
         "--kernel k --disk d,engine=aio",
@@ -188,7 +188,7 @@ fn usage_errors_name_the_option() {
         --kernel k --cpus 9 -> --cpus 9: expected a number from 1 to 8
         --kernel k --image i -> --image and --kernel may be given once
         --image k --initrd i -> --initrd requires --kernel
-        --image k --disk d -> --disk requires --kernel
+        --image k --disk d --disk e -> several --disk require --kernel
         --kernel k --disk d,rw -> --disk d,rw: expected FILE[,ro][,direct][,engine=uring|pool]
         --kernel k --disk ,ro -> --disk ,ro: expected FILE[,ro][,direct][,engine=uring|pool]
         --kernel k --disk d,engine=aio -> --disk d,engine=aio: expected FILE[,ro][,direct][,engine=uring|pool]

@@ -18,7 +18,7 @@ pub struct Slot<D> {
     /// A vCPU waits for [`Self::drained`]; accessed with the transport locked.
     draining: AtomicBool,
     memory: Arc<Memory>,
-    pin: IrqLine,
+    line: IrqLine,
     bell: Doorbell,
     /// Statistics.
     pub counters: Counters,
@@ -35,7 +35,21 @@ impl<D: Device> Slot<D> {
         memory: &Arc<Memory>,
         device: D,
     ) -> Result<Self, Failure> {
-        let notify = u64::from(place.at) + u64::from(QUEUE_NOTIFY);
+        Self::with_line(vm, place.at.into(), vm.irq_pin(place.pin)?, memory, device)
+    }
+
+    /// Creates a slot for `device` with its registers at `address` in `vm`, and interrupt `line`.
+    ///
+    /// # Errors
+    /// The hypervisor refuses.
+    pub fn with_line(
+        vm: &impl Vm,
+        address: u64,
+        line: IrqLine,
+        memory: &Arc<Memory>,
+        device: D,
+    ) -> Result<Self, Failure> {
+        let notify = address + u64::from(QUEUE_NOTIFY);
         let bell = match vm.doorbell(IoAddr::Mmio(notify))? {
             Some(bell) => bell,
             // The vCPU rings it at the register write.
@@ -46,7 +60,7 @@ impl<D: Device> Slot<D> {
             drained: Condvar::new(),
             draining: AtomicBool::new(false),
             memory: Arc::clone(memory),
-            pin: vm.irq_pin(place.pin)?,
+            line,
             bell,
             counters: Counters::default(),
         })
@@ -129,7 +143,7 @@ impl<D: Device> Slot<D> {
     fn interrupt(&self) {
         self.counters.interrupt();
         // Without the interrupt the guest can still poll.
-        let _delivered = self.pin.trigger();
+        let _delivered = self.line.trigger();
     }
 
     fn lock(&self) -> MutexGuard<'_, Transport<D>> {

@@ -1,0 +1,35 @@
+//! Disk of workload block on a simulated machine: a file in the memory of the Linux that runs the guest, created
+//! before its launch. It takes no time of its own, so that figures are those of the software.
+
+use trapline_abi::{block, Job};
+use trapline_host::process::Command;
+use trapline_sim::qemu;
+
+/// Its name in `/dev`, whose file system is in memory.
+pub const MACHINE_DISK: &str = "memdisk";
+
+/// Returns whether `job` measures a disk.
+pub fn is_measured(job: &Job) -> bool {
+    job.run & block::operations() != 0
+}
+
+/// Returns the path of the disk.
+pub fn path() -> String {
+    format!("/dev/{MACHINE_DISK}")
+}
+
+/// Adds the disk that `job` measures to a command of `trapline-vmm`.
+pub fn vmm_with_disk(vmm: Command, job: &Job) -> Command {
+    match is_measured(job) {
+        true => vmm.words("--disk").arg(path()),
+        false => vmm,
+    }
+}
+
+/// Adds the disk that `job` measures to a command of QEMU.
+pub fn qemu_with_disk(command: Command, job: &Job) -> Command {
+    match is_measured(job) {
+        true => qemu::with_disk(command, &path(), false),
+        false => command,
+    }
+}
