@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn an_environment_can_have_several_reasons() {
         let operations = Op::Read4k1.bit() | Op::Attach0.bit() | Op::PortOut.bit();
-        let left_out = of(EnvironmentId::PROCESS, Preset::Quick, operations, 0);
+        let left_out = of(EnvironmentId::SIM_XEN_PVH, Preset::Quick, operations, 0);
         assert_eq!(left_out.len(), 2);
         assert_eq!(union(&left_out), operations & !Op::PortOut.bit());
     }

@@ -6,7 +6,7 @@
 
 mod value;
 
-pub use value::Value;
+pub use value::{FileOverride, Value};
 
 use crate::cpus;
 use crate::environment::EnvironmentId;
@@ -66,25 +66,6 @@ pub enum Options {
     Measuring,
     /// Defined with the commands, because the option has more values than the setting.
     Own,
-}
-
-/// A file of an environment that a configuration may replace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum FileOverride {
-    /// The unikernel.
-    Image,
-    /// The Linux program.
-    Agent,
-    /// trapline-vmm, or in `custom` and `sim/custom` a command.
-    Vmm,
-    /// The NOVA hypervisor.
-    Nova,
-    /// QEMU.
-    Qemu,
-    /// The Linux of the simulated machine.
-    Kernel,
-    /// The directory of its modules.
-    Modules,
 }
 
 /// A row in which every column has a default.

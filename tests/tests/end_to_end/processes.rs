@@ -95,6 +95,46 @@ fn process_operations_of_the_image_at_ring_3_are_measured() {
     assert!(of("context-switch") > of("pipe"), "{json:#}");
     assert!(of("syscall") <= 353.0, "{json:#}");
     assert!(of("pipe") <= 2_000.0, "{json:#}");
+    assert!(
+        of("context-switch") <= 7_162.0,
+        "1.1 times that of Linux: {json:#}"
+    );
+    let profile = [
+        "explain",
+        "sim/process",
+        "system/context-switch",
+        "--format",
+        "json",
+    ];
+    let result = place.run(&profile);
+    let json: Value = serde_json::from_str(&result.stdout).expect("JSON");
+    assert_eq!(json["residual"], 0, "residual");
+}
+
+/// A load of CR3 costs least if the processes of a guest hand over to each other, and most if there is one.
+#[test]
+fn processes_of_a_guest_make_its_context_switches_cheaper() {
+    let place = Place::new();
+    if !place.has("sim/process", "processes of the image at ring 3") {
+        return;
+    }
+    let switch = |settings: &[&str]| {
+        let words = [
+            "--env",
+            "sim/process",
+            "--workload",
+            "system/context-switch",
+        ];
+        let json = place.measure(&[&words[..], settings].concat());
+        fastest(&json, "sim/process", "context-switch")
+    };
+    let guest = switch(&[]);
+    let vmm = switch(&["--switch", "vmm"]);
+    let single = switch(&["--spaces", "1"]);
+    assert!(
+        2.0 * guest < vmm && 2.0 * vmm < single,
+        "{guest} {vmm} {single}"
+    );
 }
 
 #[test]

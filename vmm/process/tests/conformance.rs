@@ -6,7 +6,7 @@ mod skip;
 use skip::skip;
 use trapline_interface::conformance;
 use trapline_interface::Hypervisor;
-use trapline_process::{Crossing, Process};
+use trapline_process::{Config, Crossing, Process, Switch};
 
 /// The suite's guests run at address 0x1000, which only privileged users may map.
 fn may_map_low_addresses() -> bool {
@@ -26,12 +26,17 @@ fn processes_conform() {
         return skip("conformance of processes", why);
     }
     let caps = Process::probe().unwrap();
-    for crossing in Crossing::ALL {
-        let report = conformance::run(&Process::with(crossing), &caps)
-            .unwrap_or_else(|failure| panic!("{}: {failure}", crossing.name()));
+    let several = [Switch::Guest, Switch::Vmm].map(|switch| Config {
+        spaces: 3,
+        switch,
+        ..Crossing::Auto.into()
+    });
+    for config in Crossing::ALL.map(Config::from).into_iter().chain(several) {
+        let report = conformance::run(&Process::configured(config), &caps)
+            .unwrap_or_else(|failure| panic!("{config:?}: {failure}"));
         for part in &report.skipped {
             skip(part.part, part.why);
         }
-        assert_eq!(report.traces.len(), 4, "{}: {report:?}", crossing.name());
+        assert_eq!(report.traces.len(), 4, "{config:?}: {report:?}");
     }
 }

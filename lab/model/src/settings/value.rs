@@ -27,6 +27,25 @@ impl Value {
     }
 }
 
+/// A file of an environment that a configuration may replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FileOverride {
+    /// The unikernel.
+    Image,
+    /// The Linux program.
+    Agent,
+    /// trapline-vmm, or in `custom` and `sim/custom` a command.
+    Vmm,
+    /// The NOVA hypervisor.
+    Nova,
+    /// QEMU.
+    Qemu,
+    /// The Linux of the simulated machine.
+    Kernel,
+    /// The directory of its modules.
+    Modules,
+}
+
 /// Parses whole MiB; the unit of a number without one is MiB, too.
 pub(crate) fn mebibytes(text: &str) -> Option<u32> {
     let (digits, factor) = match text.strip_suffix('G') {

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::{Arc, Once};
 use trapline_interface::{
     Access, BootState, Controllers, Entry, Exit, General, Gpa, Hypervisor, RegSet, Region, Segment,
-    Stop, System, Vcpu, VcpuId, Vm, VmSpec,
+    Stop, System, Vcpu, VcpuId, Vm, VmSpec, PAGE,
 };
 use trapline_process::{Config, Crossing, Process, ProcessVcpu, ProcessVm};
 
@@ -16,6 +16,8 @@ pub const MIDDLE: u64 = 0x10_1000;
 pub const LOWEST: u64 = 0x10_2000;
 pub const CODE: u64 = 0x20_0000;
 pub const STACK: u64 = 0x30_0000;
+/// A page of memory of its own.
+pub const OTHER_MEMORY: u64 = 0x80_0000;
 /// Addresses of the backend's own pages in the process.
 pub const SWITCHER: u64 = 0x6fff_0000_0000;
 pub const ALIAS: u64 = 0x7000_0000_0000;
@@ -26,7 +28,7 @@ pub const SYSENTER: [u8; 2] = [0x0f, 0x34];
 pub const UNDEFINED: [u8; 2] = [0x0f, 0x0b];
 
 pub struct Attack {
-    _vm: ProcessVm,
+    pub vm: ProcessVm,
     pub vcpu: ProcessVcpu,
     pub memory: Arc<Region>,
 }
@@ -73,6 +75,9 @@ pub fn attack_with(config: Config, code: &[u8]) -> Attack {
         .unwrap();
     vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)
         .unwrap();
+    let other = Arc::new(Region::new(PAGE).unwrap());
+    vm.attach(Gpa(OTHER_MEMORY), other, Access::ReadWrite)
+        .unwrap();
     let boot = BootState {
         general: General {
             rip: CODE,
@@ -89,11 +94,7 @@ pub fn attack_with(config: Config, code: &[u8]) -> Attack {
     };
     let mut vcpu = vm.create_vcpu(VcpuId(0), Some(&boot)).unwrap();
     assert_eq!(vcpu.run(Entry::Resume).unwrap(), Exit::Started);
-    Attack {
-        _vm: vm,
-        vcpu,
-        memory,
-    }
+    Attack { vm, vcpu, memory }
 }
 
 pub fn registers(attack: &mut Attack) -> General {

@@ -1,10 +1,13 @@
 //! Attacks on several address spaces: a forged table, a switch to processes that do not exist, forged stack pointers.
 
-use crate::attack::{attack_with, registers, Attack, CODE, MEMORY, STACK, SWITCHER, UNDEFINED};
+use crate::attack::{
+    attack_with, registers, Attack, CODE, MEMORY, OTHER_MEMORY, STACK, SWITCHER, SYSCALL, TOP,
+    UNDEFINED,
+};
 use std::time::Duration;
 use trapline_abi::platform::SPACES;
 use trapline_abi::spaces::{DISCARD, ENTRY, FLUSH, LOAD, OPEN, SHARED_END};
-use trapline_interface::{Entry, Exit, Vcpu};
+use trapline_interface::{Entry, Exit, Gpa, Vcpu, Vm, PAGE};
 use trapline_process::{Config, Crossing, Switch};
 
 /// Fields of the table in the control page.
@@ -35,7 +38,7 @@ fn attack(switch: Switch, code: &[u8]) -> Attack {
     );
     // The other table is a copy of the first.
     let mut table = [0; 4096];
-    attack.memory.read(crate::attack::TOP, &mut table).unwrap();
+    attack.memory.read(TOP, &mut table).unwrap();
     attack.memory.write(OTHER, &table).unwrap();
     attack
 }
@@ -216,7 +219,7 @@ fn guest_that_switches_without_end_can_be_kicked() {
     let mut attack = attack(Switch::Guest, &code.concat());
     attack.set(|general| {
         general.r13 = ENTRY;
-        (general.r14, general.r15) = (OTHER, crate::attack::TOP);
+        (general.r14, general.r15) = (OTHER, TOP);
     });
     for _ in 0..300 {
         let kicker = attack.vcpu.kicker();
@@ -226,6 +229,41 @@ fn guest_that_switches_without_end_can_be_kicked() {
         });
         assert_eq!(attack.vcpu.run(Entry::Resume).unwrap(), Exit::Kicked);
         watchdog.join().unwrap();
+    }
+    attack.expect_sandbox();
+}
+
+/// Memory that is tracked is not writable any more in the processes that do not run.
+#[test]
+fn writes_of_every_process_are_tracked() {
+    // mov rsi, r14; mov edi, 1; call r13; xchg r14, r15; mov [rbx], eax; syscall; jmp back
+    let code = [
+        &[0x4c, 0x89, 0xf6][..],
+        &[0xbf, 1, 0, 0, 0],
+        &[0x41, 0xff, 0xd5],
+        &[0x4d, 0x87, 0xf7],
+        &[0x89, 0x03],
+        &SYSCALL,
+        &[0xeb, 0xec],
+    ];
+    let mut attack = attack(Switch::Guest, &code.concat());
+    let page = 0x28_0000;
+    attack.set(|general| {
+        (general.r13, general.rbx) = (ENTRY, page);
+        (general.r14, general.r15) = (OTHER, TOP);
+        // A push to tracked memory is not emulated.
+        general.rsp = OTHER_MEMORY + 0x800;
+    });
+    for _ in 0..2 {
+        assert!(matches!(attack.run_with(0), Exit::Hypercall { .. }));
+    }
+    attack.vm.track_dirty(Gpa(0), true).unwrap();
+    for _ in 0..2 {
+        let exit = attack.run_with(0);
+        assert!(matches!(exit, Exit::Hypercall { .. }), "{exit}");
+        let log = attack.vm.dirty_log(Gpa(0)).unwrap();
+        let number = page as usize / PAGE;
+        assert_ne!(log[number / 64] & 1 << (number % 64), 0, "{log:x?}");
     }
     attack.expect_sandbox();
 }
