@@ -235,10 +235,8 @@ impl System for Linux<'_> {
 
 impl Linux<'_> {
     fn disk(&self) -> Result<&Target, Reason> {
-        match &self.disk {
-            Some(disk) => disk.as_ref().map_err(|reason| *reason),
-            None => Err("the disk is not open"),
-        }
+        let disk = self.disk.as_ref().ok_or("the disk is not open")?;
+        disk.as_ref().map_err(|reason| *reason)
     }
 }
 

@@ -230,7 +230,7 @@ fn unexplainable_operations_are_rejected_with_alternatives() {
         ),
         (
             ["sim", "stream"],
-            "name an operation of basic, system, exits, boot or populate",
+            "name an operation of basic, system, exits, boot, populate or block",
         ),
         (
             ["sim-vmx", "system/fork"],

@@ -90,7 +90,9 @@ impl Target {
         self.file.sync_data()
     }
 
-    /// See [`trapline_workloads::System::transfer`].
+    /// See [`trapline_workloads::System::transfer`]. Never inlined, so that its markers are known by
+    /// the name of this module.
+    #[inline(never)]
     pub fn transfer(
         &self,
         transfer: &Transfer,
