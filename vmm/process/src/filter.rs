@@ -5,7 +5,8 @@
 //! these calls can create memory, open anything, or reach another process.
 //!
 //! A process that reports signals itself ([`crate::signalled`]) has no tracer, and the filter is the only lock. It also
-//! allows to return from a signal, and to wait for and wake up waiters at a word of the process's memory.
+//! allows to return from a signal, to leave the CPU to another process, and to wait for and wake up waiters at a word of the
+//! process's memory.
 
 use crate::crossing::SignalSource;
 use crate::layout::SWITCHER;
@@ -49,18 +50,19 @@ const TRACED: [libc::sock_filter; 8] = [
 
 /// Filter of a process that reports signals itself: outside of the switcher's first page no call is allowed. The last
 /// step is what such a call does.
-const WITH_HANDLER: [libc::sock_filter; 17] = [
+const WITH_HANDLER: [libc::sock_filter; 18] = [
     step(LOAD, 0, 0, ARCHITECTURE),
-    step(IF_EQUAL, 0, 12, X86_64),
+    step(IF_EQUAL, 0, 13, X86_64),
     step(LOAD, 0, 0, POINTER_HIGH),
-    step(IF_EQUAL, 0, 12, (SWITCHER >> 32) as u32),
+    step(IF_EQUAL, 0, 13, (SWITCHER >> 32) as u32),
     step(LOAD, 0, 0, POINTER_LOW),
-    step(IF_AT_LEAST, 10, 0, SWITCHER as u32 + PAGE as u32),
+    step(IF_AT_LEAST, 11, 0, SWITCHER as u32 + PAGE as u32),
     step(LOAD, 0, 0, NUMBER),
-    step(IF_EQUAL, 7, 0, ALLOWED[0] as u32),
-    step(IF_EQUAL, 6, 0, ALLOWED[1] as u32),
-    step(IF_EQUAL, 5, 0, ALLOWED[2] as u32),
-    step(IF_EQUAL, 4, 0, libc::SYS_rt_sigreturn as u32),
+    step(IF_EQUAL, 8, 0, ALLOWED[0] as u32),
+    step(IF_EQUAL, 7, 0, ALLOWED[1] as u32),
+    step(IF_EQUAL, 6, 0, ALLOWED[2] as u32),
+    step(IF_EQUAL, 5, 0, libc::SYS_rt_sigreturn as u32),
+    step(IF_EQUAL, 4, 0, libc::SYS_sched_yield as u32),
     step(IF_EQUAL, 0, 2, libc::SYS_futex as u32),
     step(LOAD, 0, 0, SECOND_ARGUMENT),
     step(IF_AT_LEAST, 0, 1, LAST_FUTEX_OPERATION + 1),

@@ -1,7 +1,7 @@
 //! Requests for address spaces ([`trapline_abi::spaces`]) that the guest's processes perform themselves.
 //!
 //! A load of another process's top-level table hands over to that process: it takes over the stack pointer, and returns in
-//! place of the caller, which waits. The code needs no privilege: its system calls are futex and `munmap`, and a guest that
+//! place of the caller, which waits. The code needs no privilege: its system calls are `futex`, `sched_yield` and `munmap`, and a guest that
 //! enters it with other registers or another table changes its own mappings, or stops itself.
 
 use crate::handler::INDEX;
@@ -51,7 +51,10 @@ std::arch::global_asm!(
     // Another one: it is current before it runs, so that its stops are those of the guest.
     "mov [r8 + {stack_pointer}], rsp",
     "mov [r8 + {current}], r10d",
-    "mov dword ptr [r9 + {turn}], 1",
+    "mov eax, {given}",
+    "xchg [r9 + {turn}], eax",
+    "cmp eax, {asleep}",
+    "jne trapline_handover_wait",
     "lea rdi, [r9 + {turn}]",
     "mov esi, {futex_wake}",
     "mov edx, 1",
@@ -63,18 +66,28 @@ std::arch::global_asm!(
     "imul r12, r12, {entry_size}",
     "lea r12, [r8 + r12 + {entries}]",
     "lea rdi, [r12 + {turn}]",
+    // A process that gives its turn away and soon has it again need not be woken.
     "5:",
+    "mov r13d, {polls}",
+    "51:",
+    "cmp dword ptr [rdi], {given}",
+    "je 6f",
+    "mov eax, {sched_yield}",
+    "syscall",
+    "dec r13d",
+    "jnz 51b",
     "xor eax, eax",
-    "xchg [rdi], eax",
-    "test eax, eax",
-    "jnz 6f",
+    "mov edx, {asleep}",
+    "lock cmpxchg [rdi], edx",
+    "cmp eax, {given}",
+    "je 6f",
     "mov esi, {futex_wait}",
-    "xor edx, edx",
     "xor r10d, r10d",
     "mov eax, {futex}",
     "syscall",
     "jmp 5b",
     "6:",
+    "mov dword ptr [rdi], 0",
     "mov rsp, [r8 + {stack_pointer}]",
     "xor eax, eax",
     "xchg [r12 + {stale}], rax",
@@ -168,11 +181,22 @@ std::arch::global_asm!(
     used = const USED,
     discarded = const DISCARDED,
     index = const INDEX,
+    given = const GIVEN,
+    asleep = const ASLEEP,
+    polls = const POLLS,
+    sched_yield = const libc::SYS_sched_yield,
     futex = const libc::SYS_futex,
     futex_wait = const libc::FUTEX_WAIT,
     futex_wake = const libc::FUTEX_WAKE,
     munmap = const libc::SYS_munmap,
 );
+
+/// Values of the word [`TURN`]: the process has the turn; it waits for it in a system call. Otherwise 0.
+pub(crate) const GIVEN: u32 = 1;
+const ASLEEP: u32 = 2;
+
+/// Times that a process leaves the CPU to others before it waits in a system call.
+const POLLS: u32 = 8;
 
 extern "C" {
     static trapline_handover_start: u8;

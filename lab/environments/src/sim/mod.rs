@@ -193,8 +193,10 @@ impl Contents for InnerTraplineVmm {
     fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, Error> {
         let base = Base::linux(settings, maker)?;
         Ok(match (self.hypervisor, maker) {
+            // With workload `system` it runs for a second, after which the machine's kernel draws random numbers anew.
             (Hypervisor::Process, Maker::Amd) => Base {
                 processor: WITHOUT_SMAP,
+                random_state: true,
                 ..base
             },
             _ => base,
