@@ -91,7 +91,7 @@ impl Settings {
             true => Ok(file),
             false => Err(Error::missing(
                 format!("there is no NOVA hypervisor {}", file.display()),
-                "build NOVA (branch r10, make ARCH=x86_64) and give the file by --nova or TRAPLINE_NOVA",
+                "give the file of a NOVA microhypervisor, interface version 10, by --nova or TRAPLINE_NOVA",
             )),
         }
     }

@@ -44,7 +44,7 @@ fn too_small_a_guest_is_reported() {
     let json = Place::new().measure(&[&words[..], &["--workload", "basic/getpid"]].concat());
     let reason = &json["environments"]["sim/kvm"]["skip"];
     let reason = reason.as_str().unwrap_or_default();
-    assert!(reason.contains("give at least memory="), "{json:#}");
+    assert!(reason.contains("set at least memory="), "{json:#}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn missing_hypervisor_is_reported_with_the_remedy() {
         "{text}"
     );
     assert!(
-        line.contains("give the file by --nova or TRAPLINE_NOVA"),
+        line.contains("interface version 10, by --nova or TRAPLINE_NOVA"),
         "{text}"
     );
     let result = place.run(&[&["run"][..], &with_hypervisor("/no/nova")].concat());

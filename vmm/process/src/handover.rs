@@ -66,16 +66,12 @@ std::arch::global_asm!(
     "imul r12, r12, {entry_size}",
     "lea r12, [r8 + r12 + {entries}]",
     "lea rdi, [r12 + {turn}]",
-    // A process that gives its turn away and soon has it again need not be woken.
+    // A process that gives its turn away, leaves the CPU and then has the turn again need not be woken.
     "5:",
-    "mov r13d, {polls}",
-    "51:",
     "cmp dword ptr [rdi], {given}",
     "je 6f",
     "mov eax, {sched_yield}",
     "syscall",
-    "dec r13d",
-    "jnz 51b",
     "xor eax, eax",
     "mov edx, {asleep}",
     "lock cmpxchg [rdi], edx",
@@ -183,7 +179,6 @@ std::arch::global_asm!(
     index = const INDEX,
     given = const GIVEN,
     asleep = const ASLEEP,
-    polls = const POLLS,
     sched_yield = const libc::SYS_sched_yield,
     futex = const libc::SYS_futex,
     futex_wait = const libc::FUTEX_WAIT,
@@ -194,9 +189,6 @@ std::arch::global_asm!(
 /// Values of the word [`TURN`]: the process has the turn; it waits for it in a system call. Otherwise 0.
 pub(crate) const GIVEN: u32 = 1;
 const ASLEEP: u32 = 2;
-
-/// Times that a process leaves the CPU to others before it waits in a system call.
-const POLLS: u32 = 8;
 
 extern "C" {
     static trapline_handover_start: u8;

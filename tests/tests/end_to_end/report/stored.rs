@@ -103,7 +103,7 @@ fn invalid_profile_is_rejected() {
         result.stderr
     );
     assert!(
-        result.stderr.contains("some.txt: line 1 is no stack"),
+        result.stderr.contains("some.txt: line 1: not a stack"),
         "{}",
         result.stderr
     );
