@@ -30,7 +30,7 @@ pub(crate) const ENTRY_SIZE: u64 = 32;
 
 /// Offsets in an entry: the top-level table, with bit [`DISCARDED`] if its translations are not needed any more.
 pub(crate) const ROOT: u64 = 0;
-/// Not 0: the process shall continue. It waits at this word.
+/// State of the turn: the process has it, or waits for it in a system call at this word ([`crate::handover::GIVEN`]).
 pub(crate) const TURN: u64 = 8;
 /// 1 more than the lowest address whose mappings the process drops before it continues; 0: none.
 pub(crate) const STALE: u64 = 16;
