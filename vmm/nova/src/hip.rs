@@ -1,5 +1,7 @@
 //! The hypervisor information page (`include/hip.hpp`): memory and modules.
 
+use trapline_interface::PAGE;
+
 /// Signature of the page.
 const SIGNATURE: u32 = u32::from_le_bytes(*b"NOVA");
 
@@ -7,9 +9,6 @@ const SIGNATURE: u32 = u32::from_le_bytes(*b"NOVA");
 const LENGTH: usize = 6;
 const DESCRIPTORS: usize = 12;
 const DESCRIPTOR_SIZE: usize = 14;
-
-/// Bytes of the page.
-pub const PAGE: usize = 4096;
 
 /// Types of memory: usable, and a multiboot module.
 const AVAILABLE: u32 = 1;

@@ -240,3 +240,26 @@ pub unsafe fn delegate(
     let status = unsafe { call(Call::Misc, DELEGATE, own, [everything, domain, 0, 0]) };
     check("map memory or ports", status)
 }
+
+/// Maps `pages` pages as [`delegate`] does, in the largest blocks that both addresses allow.
+///
+/// # Safety
+/// Nothing uses the destination.
+pub unsafe fn delegate_pages(
+    own: Selector,
+    domain: Selector,
+    (source, mut from): (Source, u64),
+    mut to: u64,
+    mut pages: u64,
+) -> Result<()> {
+    while pages > 0 {
+        let order = (from | to).trailing_zeros().min(pages.ilog2());
+        let source = (source, from);
+        // SAFETY: by this function's contract.
+        unsafe { delegate(own, domain, Space::Memory, source, to, order.into())? };
+        from += 1 << order;
+        to += 1 << order;
+        pages -= 1 << order;
+    }
+    Ok(())
+}

@@ -1,7 +1,7 @@
 //! The VM interface on NOVA: one virtual machine, a protection domain whose exits this program handles.
 
 use crate::hypercall::{
-    create_domain, create_handler, create_portal, create_thread, delegate, Selector, Source, Space,
+    create_domain, create_handler, create_portal, create_thread, delegate_pages, Selector, Source,
 };
 use crate::memory::Memory;
 use crate::timer::VCPU;
@@ -102,15 +102,9 @@ impl Vm for NovaVm {
             let reason = "memory is attached there, or the address or the access is not supported";
             return Err(Error::BadAttach { at, reason });
         }
-        let (from, to) = (region.address().as_ptr() as u64, at.0);
-        let mut done = 0;
-        while done < length {
-            let order = order(from + done, to + done, length - done);
-            let source = (Source::Own, (from + done) / page);
-            // SAFETY: nothing is attached there.
-            unsafe { delegate(OWN, GUEST, Space::Memory, source, (to + done) / page, order)? };
-            done += page << order;
-        }
+        let source = (Source::Own, region.address().as_ptr() as u64 / page);
+        // SAFETY: nothing is attached there.
+        unsafe { delegate_pages(OWN, GUEST, source, at.0 / page, length / page)? };
         regions.push((at.0, region));
         Ok(())
     }
@@ -154,12 +148,4 @@ impl Vm for NovaVm {
     fn doorbell(&self, _: IoAddr) -> Result<Option<Doorbell>> {
         Ok(None)
     }
-}
-
-/// Returns the largest order of a mapping at both addresses that is not longer than `length`, at least one page.
-fn order(from: u64, to: u64, length: u64) -> u64 {
-    let page = PAGE as u64;
-    let aligned = ((from | to) / page).trailing_zeros();
-    let fits = (length / page).max(1).ilog2();
-    u64::from(aligned.min(fits))
 }

@@ -1,10 +1,10 @@
 //! Start of the root task: exception portals, ports, memory and modules.
 
 use crate::heap;
-use crate::hip::{Hip, Module, Range, PAGE};
+use crate::hip::{Hip, Module, Range};
 use crate::hypercall::{
-    create_handler, create_portal, create_semaphore, create_thread, delegate, schedule,
-    set_portal_number, wait, Selector, Source, Space, USER_END,
+    create_handler, create_portal, create_semaphore, create_thread, delegate, delegate_pages,
+    schedule, set_portal_number, wait, Selector, Source, Space, USER_END,
 };
 use crate::hypervisor::OWN;
 use crate::machine::{assemble, fail};
@@ -17,7 +17,7 @@ use alloc::string::{String, ToString};
 use core::arch::global_asm;
 use core::panic::PanicInfo;
 use core::ptr::NonNull;
-use trapline_interface::Region;
+use trapline_interface::{Region, PAGE};
 
 global_asm!(include_str!("entry.s"), options(att_syntax));
 
@@ -81,8 +81,10 @@ unsafe extern "C" fn trapline_root_main(hip: *const [u8; PAGE]) -> ! {
 fn start(hip: &Hip<'_>) -> Result<(), String> {
     handle_exceptions().map_err(|error| error.to_string())?;
     for (port, order) in PORTS {
+        let (source, to) = ((Source::Kernel, port.into()), port.into());
         // SAFETY: ports are no memory.
-        unsafe { map(Space::Ports, port.into(), port.into(), order)? };
+        let mapped = unsafe { delegate(OWN, OWN, Space::Ports, source, to, order) };
+        mapped.map_err(|error| error.to_string())?;
     }
     let heap = hip.free(HEAP_SIZE, HEAP_SIZE, PHYSICAL_LIMIT);
     let heap = heap.ok_or("no free memory for the heap")?;
@@ -123,29 +125,14 @@ fn start_timer() -> trapline_interface::Result<()> {
     schedule(TIMER_CONTEXT, OWN, TIMER, TIMER_PRIORITY)
 }
 
-/// # Safety
-/// Nothing uses the destination.
-unsafe fn map(space: Space, from: u64, to: u64, order: u64) -> Result<(), String> {
-    // SAFETY: by this function's contract.
-    let mapped = unsafe { delegate(OWN, OWN, space, (Source::Kernel, from), to, order) };
-    mapped.map_err(|error| error.to_string())
-}
-
-/// Maps physical memory at an address of this program that is reserved for it. Its pages may lie at other offsets
-/// within large pages.
+/// Maps physical memory at an address of this program that is reserved for it.
 fn map_range(range: Range, to: u64) -> Result<(), String> {
     let page = PAGE as u64;
-    let (mut from, mut to) = (range.address / page, to / page);
-    let mut left = range.size.div_ceil(page);
-    while left > 0 {
-        let order = u64::from((from | to).trailing_zeros().min(left.ilog2()));
-        // SAFETY: the addresses are reserved by the constants above, each for one range.
-        unsafe { map(Space::Memory, from, to, order)? };
-        from += 1 << order;
-        to += 1 << order;
-        left -= 1 << order;
-    }
-    Ok(())
+    let source = (Source::Kernel, range.address / page);
+    let pages = range.size.div_ceil(page);
+    // SAFETY: the addresses are reserved by the constants above, each for one range.
+    let mapped = unsafe { delegate_pages(OWN, OWN, source, to / page, pages) };
+    mapped.map_err(|error| error.to_string())
 }
 
 /// Returns the contents of a module.
