@@ -1,4 +1,4 @@
-//! A row for each sample of a run, boot by boot and within a boot in order of time.
+//! A row for each sample of a run, by configuration, replicate and time.
 
 use std::borrow::Cow;
 use trapline_abi::Op;
@@ -40,10 +40,13 @@ pub struct Row<'a> {
     pub sample: Sample,
 }
 
-/// Returns the measured operations of all boots of a run.
+/// Returns the measured operations of all boots of a run, by configuration and replicate: boots in simulated machines
+/// run side by side, and are stored in the order in which they end.
 pub fn parts(run: u64, observations: &[Observation]) -> Vec<Part<'_>> {
-    let all = observations
-        .iter()
+    let mut boots: Vec<&Observation> = observations.iter().collect();
+    boots.sort_by_key(|seen| (seen.environment, &seen.overrides, seen.replicate));
+    let all = boots
+        .into_iter()
         .flat_map(|seen| seen.operations.iter().map(move |one| (seen, one)));
     all.filter_map(|(seen, operation)| part(run, seen, operation))
         .collect()

@@ -123,3 +123,20 @@ fn full_disk_is_an_error_in_every_format() {
         );
     }
 }
+
+#[test]
+fn order_in_which_boots_ended_does_not_show() {
+    let directory = tempfile::tempdir().expect("temporary directory is made");
+    let mut observations = boots();
+    let mut written = |name: &str| {
+        let path = directory.path().join(name);
+        let source = Source {
+            run: 9,
+            observations: &observations,
+        };
+        write(&path, &source, false, &|| false).expect("file is written");
+        observations.reverse();
+        fs::read(path).expect("file is read")
+    };
+    assert_eq!(written("one.csv"), written("two.csv"));
+}
