@@ -6,7 +6,9 @@ use trapline_abi::job::Console;
 use trapline_abi::{Job, Op, Workload};
 use trapline_host::process::Command;
 use trapline_model::layers::Hypervisor;
-use trapline_model::{populate, Crossing, GuestConfig, Halt, MemoryPages, Serial, Spaces, Switch};
+use trapline_model::{
+    populate, Batching, Crossing, GuestConfig, Halt, MemoryPages, Serial, Spaces, Switch, VcpuState,
+};
 
 /// Returns the command that runs `job` in the image, with events on descriptor 3.
 pub fn image_command(
@@ -41,6 +43,14 @@ pub fn image_command(
         (
             has_processes && guest.switch != Switch::Guest,
             format!("--switch {}", guest.switch.name()),
+        ),
+        (
+            guest.batching != Batching::On,
+            format!("--batching {}", guest.batching.name()),
+        ),
+        (
+            guest.state != VcpuState::Mapped,
+            format!("--state {}", guest.state.name()),
         ),
         (
             guest.serial != Serial::Lines,

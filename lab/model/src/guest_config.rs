@@ -26,6 +26,10 @@ pub struct GuestConfig {
     pub spaces: Spaces,
     /// Component that switches between them.
     pub switch: Switch,
+    /// Execution of the system calls that the VMM needs of it, if it is a process.
+    pub batching: Batching,
+    /// Access of the VMM to its registers, if it is a process.
+    pub state: VcpuState,
     /// Translation of guest addresses, by the KVM of a simulated machine.
     pub paging: Paging,
 }
@@ -43,6 +47,8 @@ impl GuestConfig {
         crossing: Crossing::Auto,
         spaces: Spaces::Four,
         switch: Switch::Guest,
+        batching: Batching::On,
+        state: VcpuState::Mapped,
         paging: Paging::Nested,
     };
 }
@@ -108,6 +114,30 @@ pub enum Switch {
 }
 
 named!(Switch { Guest "guest", Vmm "vmm" });
+
+/// Execution of the system calls that the VMM needs of a guest that is a process: `--batching`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Batching {
+    /// Together, when the process continues.
+    #[default]
+    On,
+    /// One by one, each with a stop of the process.
+    Off,
+}
+
+named!(Batching { On "on", Off "off" });
+
+/// Access of the VMM to the registers of a guest that is a process: `--state`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VcpuState {
+    /// They are in memory that the VMM has mapped.
+    #[default]
+    Mapped,
+    /// The VMM copies them from the memory of the process and back.
+    Copied,
+}
+
+named!(VcpuState { Mapped "mapped", Copied "copied" });
 
 /// Translation of guest addresses: parameter `npt` of module `kvm_amd`
 /// (Linux, Documentation/virt/kvm/x86/mmu.rst).

@@ -42,7 +42,9 @@ pub use conditions::{Conditions, PerCpu};
 pub use config::{Config, InvalidConfig};
 pub use environment::EnvironmentId;
 pub use expand::{expand, Plan, PlannedBoot, Purpose};
-pub use guest_config::{Crossing, GuestConfig, MemoryPages, Population, Serial, Spaces, Switch};
+pub use guest_config::{
+    Batching, Crossing, GuestConfig, MemoryPages, Population, Serial, Spaces, Switch, VcpuState,
+};
 pub use left_out::LeftOut;
 pub use load::{Created, Load, Loads};
 pub use observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};

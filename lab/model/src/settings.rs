@@ -10,7 +10,9 @@ pub use value::{FileOverride, Value};
 
 use crate::cpus;
 use crate::environment::EnvironmentId;
-use crate::guest_config::{Crossing, GuestConfig, MemoryPages, Paging, Spaces, Switch};
+use crate::guest_config::{
+    Batching, Crossing, GuestConfig, MemoryPages, Paging, Spaces, Switch, VcpuState,
+};
 use crate::layers;
 use crate::layers::{Hypervisor, Machine};
 use crate::sched::{Sched, Scheduler};
@@ -167,6 +169,30 @@ pub const SETTINGS: &[Setting] = &[
         apply: |value, guest| guest.switch = Switch::ALL[value.choice()],
         format: 13,
         help: "Switches between these processes: by themselves, or by the VMM",
+        ..ROW
+    },
+    Setting {
+        name: "batching",
+        column: "batching",
+        value_type: ValueType::Choice(&Batching::NAMES),
+        default: Some("on"),
+        supported_by: EnvironmentId::is_process,
+        not_concerned: EnvironmentId::is_native,
+        apply: |value, guest| guest.batching = Batching::ALL[value.choice()],
+        format: 15,
+        help: "System calls that the VMM needs of a guest that is a process: together when it continues, or one by one",
+        ..ROW
+    },
+    Setting {
+        name: "state",
+        column: "state",
+        value_type: ValueType::Choice(&VcpuState::NAMES),
+        default: Some("mapped"),
+        supported_by: EnvironmentId::is_process,
+        not_concerned: EnvironmentId::is_native,
+        apply: |value, guest| guest.state = VcpuState::ALL[value.choice()],
+        format: 15,
+        help: "Registers of a guest that is a process: in memory that the VMM has mapped, or copied by system calls",
         ..ROW
     },
     Setting {

@@ -161,7 +161,7 @@ const IMAGE: Option<Guest> = Some(Guest::Image);
 const LINUX: Option<Guest> = Some(Guest::Linux);
 
 #[rustfmt::skip]
-const OPTIONS: [OptionRow; 29] = [
+const OPTIONS: [OptionRow; 31] = [
     ("image", IMAGE, Path(|config, path| config.set_image(Guest::Image, path))),
     ("kernel", LINUX, Path(|config, path| config.set_image(Guest::Linux, path))),
     ("initrd", LINUX, Path(|config, path| config.initrd = Some(path))),
@@ -188,6 +188,12 @@ const OPTIONS: [OptionRow; 29] = [
     })),
     ("switch", IMAGE, Text("guest or vmm", |config, text| {
         put(&mut config.process.switch, choose(text, [("guest", Switch::Guest), ("vmm", Switch::Vmm)]))
+    })),
+    ("batching", IMAGE, Text("on or off", |config, text| {
+        put(&mut config.process.batching, choose(text, [("on", true), ("off", false)]))
+    })),
+    ("state", IMAGE, Text("mapped or copied", |config, text| {
+        put(&mut config.process.copies_state, choose(text, [("mapped", false), ("copied", true)]))
     })),
     ("cpus", None, Text("a number from 1 to 8", |config, text| {
         put(&mut config.cpus, text.parse().ok().filter(|cpus| CPUS.contains(cpus)))

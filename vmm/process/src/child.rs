@@ -1,9 +1,12 @@
 //! One of the processes of a guest that report signals themselves.
 
-use crate::handler::{CONTEXT, INFO, REGISTERS, STATE};
+use crate::control::Call;
+use crate::copied;
+use crate::handler::{CALLS, CALL_SIZE, CONTEXT, INFO, MOST_CALLS, REGISTERS, RESULT, STATE};
 use crate::layout::{OWN, STACK};
 use crate::pages::{futex_word, set_word, word, Pages};
 use crate::registers::Registers;
+use std::fs::File;
 use std::io;
 use std::ptr;
 use trapline_interface::Region;
@@ -17,6 +20,10 @@ const INFO_LENGTH: u64 = 24;
 pub(crate) struct Child {
     pub pid: libc::pid_t,
     pub pages: Pages,
+    /// Its memory (`/proc/PID/mem`), if frames on its stack are copied.
+    memory: Option<File>,
+    /// Number of system calls that it makes when it continues.
+    listed: u64,
     has_ended: bool,
 }
 
@@ -47,10 +54,12 @@ macro_rules! in_frame_order {
 }
 
 impl Child {
-    pub fn new(pid: libc::pid_t, pages: Pages) -> Self {
+    pub fn new(pid: libc::pid_t, pages: Pages, memory: Option<File>) -> Self {
         Self {
             pid,
             pages,
+            memory,
+            listed: 0,
             has_ended: false,
         }
     }
@@ -63,6 +72,32 @@ impl Child {
     /// Sets one of the process's words.
     pub fn set_word(&self, at: u64, value: u64) {
         set_word(&self.pages.own, OWN + at, value);
+    }
+
+    /// Returns whether the list of system calls has room for one call only.
+    pub fn is_almost_full(&self) -> bool {
+        self.listed + 1 == MOST_CALLS
+    }
+
+    /// Adds a system call to those that the process makes when it continues. Returns its index.
+    pub fn add_call(&mut self, (number, arguments): Call) -> u64 {
+        let words = [number as u64].into_iter().chain(arguments);
+        for (index, word) in (0..).zip(words) {
+            self.set_word(CALLS + self.listed * CALL_SIZE + 8 * index, word);
+        }
+        self.listed += 1;
+        self.listed - 1
+    }
+
+    /// Ends the list of calls. Returns its length.
+    pub fn end_calls(&mut self) -> u64 {
+        self.set_word(CALLS + self.listed * CALL_SIZE, 0);
+        std::mem::take(&mut self.listed)
+    }
+
+    /// Returns the result of a call of the last list.
+    pub fn result(&self, index: u64) -> i64 {
+        self.word(CALLS + index * CALL_SIZE + RESULT) as i64
     }
 
     /// Sets the state of the process, and wakes it.
@@ -118,31 +153,47 @@ impl Child {
 
     /// Sets the registers with which the process returns from the handler.
     pub fn load(&self, mut registers: Registers) -> io::Result<()> {
-        let mut at = self.in_stack(CONTEXT, CONTEXT_LENGTH)? + REGISTERS;
-        for register in in_frame_order!(registers.0) {
-            set_word(&self.pages.own, at, *register);
-            at += 8;
-        }
-        Ok(())
+        let at = self.in_stack(CONTEXT, CONTEXT_LENGTH)? + REGISTERS;
+        self.write_frame(at, in_frame_order!(registers.0).map(|it| *it))
     }
 
     /// Returns the registers at the signal.
     pub fn store(&self) -> io::Result<Registers> {
         let mut registers = Registers::new();
-        let mut at = self.in_stack(CONTEXT, CONTEXT_LENGTH)? + REGISTERS;
-        for register in in_frame_order!(registers.0) {
-            *register = word(&self.pages.own, at);
-            at += 8;
+        let at = self.in_stack(CONTEXT, CONTEXT_LENGTH)? + REGISTERS;
+        let words: [u64; 19] = self.read_frame(at)?;
+        for (register, word) in in_frame_order!(registers.0).into_iter().zip(words) {
+            *register = word;
         }
-        registers.0.cs = word(&self.pages.own, at) & 0xffff;
+        registers.0.cs = words[18] & 0xffff;
         Ok(registers)
     }
 
     /// Returns number, code and address of the signal.
     pub fn info(&self) -> io::Result<(libc::c_int, libc::c_int, u64)> {
         let at = self.in_stack(INFO, INFO_LENGTH)?;
-        let [number, code] = [at, at + 8].map(|at| word(&self.pages.own, at) as libc::c_int);
-        Ok((number, code, word(&self.pages.own, at + 16)))
+        let [number, code, address] = self.read_frame(at)?;
+        Ok((number as libc::c_int, code as libc::c_int, address))
+    }
+
+    fn read_frame<const N: usize>(&self, at: u64) -> io::Result<[u64; N]> {
+        let own = &self.pages.own;
+        match &self.memory {
+            None => Ok(std::array::from_fn(|index| {
+                word(own, at + 8 * index as u64)
+            })),
+            Some(memory) => copied::read(memory, at),
+        }
+    }
+
+    fn write_frame<const N: usize>(&self, at: u64, words: [u64; N]) -> io::Result<()> {
+        if let Some(memory) = &self.memory {
+            return copied::write(memory, at, words);
+        }
+        for (index, word) in (0..).zip(words) {
+            set_word(&self.pages.own, at + 8 * index, word);
+        }
+        Ok(())
     }
 }
 

@@ -14,6 +14,10 @@ pub struct Config {
     pub spaces: usize,
     /// Component that switches between them.
     pub switch: Switch,
+    /// A process makes the system calls that the VMM needs of it when it continues, or at once.
+    pub batching: bool,
+    /// The VMM copies the registers of a stopped process from its memory and back, or has them mapped.
+    pub copies_state: bool,
 }
 
 /// Component that switches between the processes of a guest.
@@ -59,6 +63,8 @@ impl From<Crossing> for Config {
             crossing,
             spaces: 1,
             switch: Switch::default(),
+            batching: true,
+            copies_state: false,
         }
     }
 }

@@ -75,6 +75,11 @@ pub(crate) trait Control {
     /// Makes the process execute a system call. Returns its result, negative for an error.
     fn call(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<i64>;
 
+    /// Makes the process execute a system call that must succeed, at the latest before it continues.
+    fn defer(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<()> {
+        self.call_checked(number, arguments).map(drop)
+    }
+
     /// Returns the number of the process among those of the guest.
     fn index(&self) -> usize {
         0

@@ -2,13 +2,13 @@
 //!
 //! It runs on a stack of its own, in memory shared with the VMM. It answers marked system calls at once. Otherwise it
 //! reports the signal in the words behind its stack, whose layout is that of the offsets below, and in the control page,
-//! and waits until the VMM resumes the guest or requests a system call. It has no secret and no privilege: a guest that enters it with other registers,
+//! and waits until the VMM has it make system calls, and then report or return to the guest. It has no secret and no privilege: a guest that enters it with other registers,
 //! or forges its data, reports a state of the guest as it could produce by executing instructions.
 
 use crate::control::Call;
 use crate::crossing::{Crossing, SignalSource};
 use crate::layout::{
-    CONTROL, HANDLER_SETUP, OWN, SIGNAL_HANDLER, SPACES, STACK, STACK_SIZE, SWITCHER,
+    CONTROL, HANDLER_SETUP, OWN, OWN_SIZE, SIGNAL_HANDLER, SPACES, STACK, STACK_SIZE, SWITCHER,
 };
 use crate::listener::REPORT;
 use crate::pages::{set_word, Pages};
@@ -22,9 +22,9 @@ use trapline_interface::{Region, PAGE};
 pub(crate) mod state {
     /// It waits in the handler.
     pub const STOPPED: u32 = 1;
-    /// It shall return to the guest.
+    /// It shall make the calls of the list, and return to the guest.
     pub const RESUME: u32 = 2;
-    /// It shall make a system call, and stop again.
+    /// It shall make the calls of the list, and stop again.
     pub const CALL: u32 = 3;
 }
 
@@ -34,19 +34,24 @@ pub(crate) const STATE: u64 = 0;
 pub(crate) const CONTEXT: u64 = 8;
 /// Address of its `siginfo_t`.
 pub(crate) const INFO: u64 = 16;
-/// Number and arguments of a system call.
-pub(crate) const CALL: u64 = 32;
-/// Its result.
-pub(crate) const RESULT: u64 = 80;
-
 /// Not 0: the handler answers marked system calls.
-const ANSWERS: u64 = 96;
+const ANSWERS: u64 = 24;
 
 /// Number of the system call that reports a stop; 0: a wake-up at [`REPORTS`].
-const REPORT_CALL: u64 = 104;
+const REPORT_CALL: u64 = 32;
 
 /// Number of the process.
-pub(crate) const INDEX: u64 = 112;
+pub(crate) const INDEX: u64 = 40;
+
+/// List of system calls: number, five arguments, result. It ends at number 0, or at a call that fails.
+pub(crate) const CALLS: u64 = 48;
+/// Bytes of an element.
+pub(crate) const CALL_SIZE: u64 = 56;
+/// Offset of the result in an element.
+pub(crate) const RESULT: u64 = 48;
+/// Maximum length of the list.
+pub(crate) const MOST_CALLS: u64 = 4;
+const _: () = assert!(CALLS + MOST_CALLS * CALL_SIZE + 8 <= OWN_SIZE);
 
 /// Offset of the registers in `struct ucontext`, in the order r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip,
 /// eflags (`arch/x86/include/uapi/asm/sigcontext.h`).
@@ -127,22 +132,30 @@ std::arch::global_asm!(
     "syscall",
     "jmp 5b",
     "6:",
-    "cmp eax, {call_state}",
-    "je 7f",
+    "mov r13d, eax",
+    "lea r14, [rbx + {calls}]",
+    "7:",
+    "mov rax, [r14]",
+    "test rax, rax",
+    "jz 9f",
+    "mov rdi, [r14 + 8]",
+    "mov rsi, [r14 + 16]",
+    "mov rdx, [r14 + 24]",
+    "mov r10, [r14 + 32]",
+    "mov r8, [r14 + 40]",
+    "syscall",
+    "mov [r14 + {result}], rax",
+    "add r14, {call_size}",
+    "cmp rax, -4095",
+    "jb 7b",
+    "jmp 4b",
+    "9:",
+    "cmp r13d, {call_state}",
+    "je 4b",
     "mov dword ptr [rbx], 0",
     "mov rsp, r12",
     "mov eax, {sigreturn}",
     "syscall",
-    "7:",
-    "mov rax, [rbx + {call}]",
-    "mov rdi, [rbx + {call} + 8]",
-    "mov rsi, [rbx + {call} + 16]",
-    "mov rdx, [rbx + {call} + 24]",
-    "mov r10, [rbx + {call} + 32]",
-    "mov r8, [rbx + {call} + 40]",
-    "syscall",
-    "mov [rbx + {result}], rax",
-    "jmp 4b",
     "trapline_handler_end:",
     ".popsection",
     sigsys = const libc::SIGSYS,
@@ -166,7 +179,8 @@ std::arch::global_asm!(
     futex = const libc::SYS_futex,
     futex_wait = const libc::FUTEX_WAIT,
     futex_wake = const libc::FUTEX_WAKE,
-    call = const CALL,
+    calls = const CALLS,
+    call_size = const CALL_SIZE,
     result = const RESULT,
 );
 

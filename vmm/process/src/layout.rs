@@ -31,7 +31,7 @@ pub(crate) const STACK_SIZE: u64 = 4 * PAGE as u64 - OWN_SIZE;
 /// Words of one process, behind its stack ([`crate::handler`]).
 pub(crate) const OWN: u64 = STACK + STACK_SIZE;
 /// Bytes of these words.
-pub(crate) const OWN_SIZE: u64 = 256;
+pub(crate) const OWN_SIZE: u64 = 512;
 /// Bytes of stack and words.
 pub(crate) const STACK_PAGES: u64 = STACK_SIZE + OWN_SIZE;
 /// Code for requests of address spaces ([`crate::handover`]).

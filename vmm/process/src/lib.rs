@@ -13,6 +13,7 @@
 mod child;
 mod config;
 mod control;
+mod copied;
 mod crossing;
 mod delivery;
 mod failure;

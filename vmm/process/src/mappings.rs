@@ -59,7 +59,7 @@ impl Mappings {
         }
         if !is_writable {
             let access = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-            process.call_checked(libc::SYS_mprotect, [page, PAGE_BYTES, access, 0, 0])?;
+            process.defer(libc::SYS_mprotect, [page, PAGE_BYTES, access, 0, 0])?;
         }
         Ok(true)
     }
@@ -79,8 +79,7 @@ impl Mappings {
     /// Drops the mappings of a range of pages.
     pub fn unmap(&mut self, process: &mut dyn Control, range: Range<u64>) -> io::Result<()> {
         let length = range.end - range.start;
-        process.call_checked(libc::SYS_munmap, [range.start, length, 0, 0, 0])?;
-        Ok(())
+        process.defer(libc::SYS_munmap, [range.start, length, 0, 0, 0])
     }
 
     /// Maps everything that the tables map identically, writable and dirty, so that the guest starts without
@@ -104,9 +103,13 @@ impl Mappings {
 
 /// Maps memory that is mapped at `from` a second time. Returns false if the kernel refuses the address.
 pub(crate) fn show(process: &mut dyn Control, from: u64, at: Range<u64>) -> io::Result<bool> {
-    let length = at.end - at.start;
+    let arguments = [from, 0, at.end - at.start, MOVE_TO, at.start];
+    if at.start >= LOWEST {
+        process.defer(libc::SYS_mremap, arguments)?;
+        return Ok(true);
+    }
     let refused = -i64::from(libc::EPERM);
-    match process.call(libc::SYS_mremap, [from, 0, length, MOVE_TO, at.start])? {
+    match process.call(libc::SYS_mremap, arguments)? {
         result if result == at.start as i64 => Ok(true),
         error if error == refused || error == -i64::from(libc::EACCES) => Ok(false),
         error => Err(io::Error::from_raw_os_error(-error as i32)),

@@ -4,6 +4,7 @@
 //! then makes it unmap everything else, give up privileges, and enter the filter ([`crate::filter`]), before the
 //! guest's first instruction.
 
+use crate::config::Config;
 use crate::control::Call;
 use crate::crossing::{Crossing, SignalSource};
 use crate::layout::{
@@ -14,7 +15,7 @@ use crate::listener::{self, Listener};
 use crate::memory::Memory;
 use crate::pages::Pages;
 use crate::tracee::Tracee;
-use crate::{filter, handler, handover};
+use crate::{copied, filter, handler, handover};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -66,9 +67,9 @@ pub(crate) fn load(switcher: &Region, crossing: Crossing) -> io::Result<()> {
 pub(crate) fn start(
     memory: &mut Memory,
     pages: &Pages,
-    crossing: Crossing,
+    config: &Config,
 ) -> io::Result<(Tracee, Option<Listener>)> {
-    let source = crossing.signal_source();
+    let source = config.crossing.signal_source();
     let maps = maps(memory, pages, source.is_some())?;
     let vmm = std::process::id();
     // SAFETY: the child makes system calls only, see `prepare`.
@@ -79,6 +80,10 @@ pub(crate) fn start(
         pid => pid,
     };
     let mut tracee = Tracee::adopt(pid)?;
+    if config.copies_state {
+        // Nobody can open the memory of a process that is not dumpable.
+        tracee.memory = Some(copied::open(pid)?);
+    }
     let listener = confine(&mut tracee, &maps, &pages.common, source)?;
     let listener = match source {
         Some(SignalSource::NotifyingFilter) => Some(Listener::take(&mut tracee, listener)?),
@@ -249,7 +254,8 @@ mod tests {
     fn process(crossing: Crossing) -> Tracee {
         let pages = Pages::new().unwrap();
         load(&pages.common, crossing).unwrap();
-        start(&mut Memory::default(), &pages, crossing).unwrap().0
+        let config = crossing.into();
+        start(&mut Memory::default(), &pages, &config).unwrap().0
     }
 
     /// `uretprobe` and `uprobe`, which the kernel exempts from filters, and refuses outside of its own trampolines.

@@ -7,8 +7,9 @@
 //! has not made, and may run while the VMM takes it to be stopped. The VMM copies each value once and checks addresses.
 
 use crate::child::{futex, Child};
-use crate::control::{Control, GuestState, Mode, Stop};
-use crate::handler::{state, CALL, RESULT, STATE};
+use crate::config::Config;
+use crate::control::{check, Control, GuestState, Mode, Stop};
+use crate::handler::{state, STATE};
 use crate::handover;
 use crate::layout::{CONTROL, OWN, SWITCHER};
 use crate::listener::{Event, Listener, Notification, REPORT};
@@ -59,6 +60,8 @@ pub(crate) struct Signalled {
     table: SpaceTable,
     /// The guest switches between the processes itself.
     switches_itself: bool,
+    /// A process makes deferred system calls when it continues.
+    is_batching: bool,
     /// Bits of processes that have reported a stop that was not handled.
     stopped: u32,
     lines: Arc<Lines>,
@@ -72,7 +75,7 @@ impl Signalled {
         tracees: Vec<(Tracee, Pages)>,
         registers: &Registers,
         table: SpaceTable,
-        switches_itself: bool,
+        config: Config,
         shared: (Arc<Lines>, Option<Listener>),
     ) -> io::Result<Self> {
         let (lines, listener) = shared;
@@ -81,17 +84,20 @@ impl Signalled {
             current: 0,
             table,
             switches_itself: false,
+            is_batching: config.batching,
             stopped: 0,
             lines,
             listener,
         };
-        for (index, (tracee, pages)) in tracees.into_iter().enumerate() {
+        let switches_itself = config.switches_itself();
+        for (index, (mut tracee, pages)) in tracees.into_iter().enumerate() {
             let registers = match index {
                 0 => *registers,
                 _ => waiting(),
             };
+            let memory = tracee.memory.take();
             let pid = tracee.detach(&registers, SIGNAL)?;
-            processes.children.push(Child::new(pid, pages));
+            processes.children.push(Child::new(pid, pages, memory));
             processes.current = index;
             match processes.wait()? {
                 Reported::Signal => {}
@@ -113,16 +119,25 @@ impl Signalled {
         &self.children[self.current]
     }
 
-    /// Sets the state of the current process and waits for the next stop.
+    /// Sets the state of the current process and waits for the next stop. An error: a call that was deferred has failed.
     fn continue_as(&mut self, state: u32) -> io::Result<Reported> {
+        let index = self.current;
+        let child = &mut self.children[index];
+        let deferred = child.end_calls() - u64::from(state == state::CALL);
         match &mut self.listener {
             Some(listener) => {
-                self.children[self.current].set_word(STATE, state.into());
+                child.set_word(STATE, state.into());
                 listener.answer(0);
             }
-            None => self.child().continue_as(state),
+            None => child.continue_as(state),
         }
-        self.wait()
+        let reported = self.wait()?;
+        if let Reported::Signal = reported {
+            for call in 0..deferred {
+                check(self.children[index].result(call))?;
+            }
+        }
+        Ok(reported)
     }
 
     /// Waits for a report, the end of a process, or a call that the listener receives. `ETIMEDOUT`: the process has
@@ -251,7 +266,7 @@ impl Signalled {
     /// Makes the current process drop its mappings from an address on.
     fn drop_mappings(&mut self, from: u64) -> io::Result<()> {
         let arguments = [from, SWITCHER - from, 0, 0, 0];
-        self.call_checked(libc::SYS_munmap, arguments).map(drop)
+        self.defer(libc::SYS_munmap, arguments)
     }
 }
 
@@ -297,14 +312,20 @@ impl Control for Signalled {
 
     fn call(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<i64> {
         let caller = self.current;
-        let words = [number as u64].into_iter().chain(arguments);
-        for (index, word) in words.enumerate() {
-            self.child().set_word(CALL + 8 * index as u64, word);
-        }
+        let last = self.children[caller].add_call((number, arguments));
         match self.continue_as(state::CALL)? {
-            Reported::Signal if self.current == caller => Ok(self.child().word(RESULT) as i64),
+            Reported::Signal if self.current == caller => Ok(self.child().result(last)),
             _ => Err(io::ErrorKind::BrokenPipe.into()),
         }
+    }
+
+    fn defer(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<()> {
+        let child = &mut self.children[self.current];
+        if !self.is_batching || child.is_almost_full() {
+            return self.call_checked(number, arguments).map(drop);
+        }
+        child.add_call((number, arguments));
+        Ok(())
     }
 
     fn index(&self) -> usize {

@@ -7,6 +7,7 @@ use crate::control::{check, Call, Control, GuestState, Mode, Stop};
 use crate::layout::{CALLS, LIST, SWITCHER};
 use crate::registers::Registers;
 use crate::signals::SIGNAL;
+use std::fs::File;
 use std::io;
 use std::ptr;
 
@@ -16,6 +17,8 @@ pub(crate) struct Tracee {
     /// A call has changed its registers.
     is_clobbered: bool,
     has_ended: bool,
+    /// Its memory, if the VMM copies registers from there.
+    pub memory: Option<File>,
 }
 
 /// Registers for a system call in the switcher.
@@ -35,6 +38,7 @@ impl Tracee {
             pid,
             is_clobbered: true,
             has_ended: false,
+            memory: None,
         };
         match tracee.wait()? {
             Stop::Signal(libc::SIGSTOP) => {}

@@ -29,7 +29,8 @@ pub const VCPU_WITH_MEMORY: [libc::c_long; 14] = union(&VCPU, &MEMORY);
 pub const VCPU_WITH_BOTH: [libc::c_long; 15] = union(&VCPU_WITH_MEMORY, &LOCKS);
 
 /// Calls that control the process of a guest.
-const TRACER: [libc::c_long; 5] = [
+const TRACER: [libc::c_long; 6] = [
+    libc::SYS_pwrite64, // copies of its registers
     libc::SYS_wait4,
     libc::SYS_ptrace,        // of a child: no request attaches to other processes
     libc::SYS_futex,         // halts, commands of the timer device
@@ -37,7 +38,7 @@ const TRACER: [libc::c_long; 5] = [
     libc::SYS_tgkill,        // interrupts
 ];
 
-pub const PROCESS: [libc::c_long; 15] = union(&VCPU, &TRACER);
+pub const PROCESS: [libc::c_long; 16] = union(&VCPU, &TRACER);
 
 /// Returns all elements of two ascending lists without common elements, in ascending order.
 const fn union<const N: usize>(a: &[libc::c_long], b: &[libc::c_long]) -> [libc::c_long; N] {

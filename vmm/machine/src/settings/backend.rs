@@ -30,11 +30,15 @@ impl VmConfig {
             crossing,
             spaces,
             switch,
+            batching,
+            copies_state,
         } = Config::from(Crossing::Auto);
         let conflicts = [
             (self.process.crossing != crossing, "--crossing"),
             (self.process.spaces != spaces, "--spaces"),
             (self.process.switch != switch, "--switch"),
+            (self.process.batching != batching, "--batching"),
+            (self.process.copies_state != copies_state, "--state"),
         ];
         let found = conflicts.into_iter().find(|(applies, _)| *applies);
         found.map(|(_, option)| option)

@@ -229,7 +229,7 @@ impl ProcessVcpu {
                 .own
                 .read(from, &mut now.bytes[range]);
             let arguments = [*page, PAGE as u64, 0, 0, 0];
-            self.process.call_checked(libc::SYS_munmap, arguments)?;
+            self.process.defer(libc::SYS_munmap, arguments)?;
         }
         Ok(is_done)
     }

@@ -40,7 +40,7 @@ impl Started {
         for (index, pages) in pages.iter().enumerate() {
             handler::set_words(pages, crossing, index);
             let mut memory = shared.memory();
-            let (mut tracee, its_listener) = sandbox::start(&mut memory, pages, crossing)?;
+            let (mut tracee, its_listener) = sandbox::start(&mut memory, pages, &config)?;
             let mut filled = Mappings::default();
             filled.fill(&mut tracee, &mut memory, &boot.system)?;
             tracees.push((tracee, pages.clone()));
@@ -57,15 +57,9 @@ impl Started {
                 let table =
                     SpaceTable::new(Arc::clone(&pages[0].common), tracees.len(), boot.system.cr3);
                 let lines = Arc::clone(&shared.lines);
-                let switches_itself = config.switches_itself();
                 let shared = (lines, listener);
-                Box::new(Signalled::detach(
-                    tracees,
-                    registers,
-                    table,
-                    switches_itself,
-                    shared,
-                )?)
+                let processes = Signalled::detach(tracees, registers, table, config, shared)?;
+                Box::new(processes)
             }
         };
         Ok(Self {
