@@ -84,10 +84,11 @@ impl HypercallInstruction {
                          inout("rax") answer, out("rcx") _, out("r11") _,
                          options(nomem, nostack))
                 }
+                // Code of optimisation calls.
                 HypercallInstruction::Call => {
                     asm!("call {}", in(reg) HYPERCALL_ENTRY,
                          inout("rax") answer, out("rcx") _, out("r11") _)
-                }
+                } // End of optimisation calls.
             }
         }
         answer

@@ -22,6 +22,7 @@ mod irq;
 mod kernel_build;
 mod list;
 mod manual;
+mod optimisations;
 mod outcome;
 mod output_file;
 mod parts;

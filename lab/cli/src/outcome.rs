@@ -2,9 +2,9 @@
 
 use crate::args::{Format, OutputOptions, StoreOptions};
 use crate::failure::{Failure, Status};
-use crate::terminal;
+use crate::{optimisations, terminal};
 use std::collections::BTreeSet;
-use trapline_model::file::{self, Table};
+use trapline_model::file;
 use trapline_model::irq::Settings;
 use trapline_model::kernel_build::BuildRequest;
 use trapline_model::{Config, Observation, Overrides};
@@ -47,6 +47,8 @@ fn reports_of(run: &Run, is_wanted: fn(&Overrides) -> bool) -> Vec<Report> {
         ..verdict::Settings::default()
     };
     reports[0].aa_control = AaTest::new(&run.observations, &settings);
+    let optimisations = study(run).map_or_else(Vec::new, |study| study.optimisations);
+    reports[0].optimisations = optimisations::measured(&optimisations, &reports);
     reports
 }
 
@@ -100,7 +102,8 @@ fn report_of(run: &Run, overrides: &Overrides) -> Report {
             .collect(),
         co_tenants: Vec::new(),
         aa_control: None,
-        tables: tables(run),
+        optimisations: Vec::new(),
+        tables: study(run).map_or_else(Vec::new, |study| study.tables),
         operations: request_text::operations(&run.info.request),
     }
 }
@@ -130,14 +133,10 @@ fn fits(config: &Config, overrides: &Overrides) -> bool {
     config.overrides == overrides.supported_by(config.environment)
 }
 
-/// Returns the tables defined in the plan of a run; none if this version cannot parse the plan.
-fn tables(run: &Run) -> Vec<Table> {
-    let study = run
-        .info
-        .plan
-        .as_deref()
-        .and_then(|text| file::read(text).ok());
-    study.map_or_else(Vec::new, |study| study.tables)
+/// Returns the plan of a run, if it has one and this version can parse it.
+fn study(run: &Run) -> Option<file::Study> {
+    let plan = run.info.plan.as_deref();
+    plan.and_then(|text| file::read(text).ok())
 }
 
 /// Prints documents in `format` to standard output.

@@ -1,7 +1,7 @@
 //! `trapline plan`, and plan files of `trapline run`.
 
 use crate::args::{PlainFormat, PlanArgs, PlanCommand};
-use crate::terminal;
+use crate::{optimisations, terminal};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -49,12 +49,14 @@ pub fn read(path: &Path) -> Result<Study, Failure> {
             "name a file like those in plans/",
         )
     })?;
-    file::read(&text).map_err(|error| {
+    let study = file::read(&text).map_err(|error| {
         Failure::usage(
             format!("{}, {error}", path.display()),
             "'trapline plan schema' prints the keys of a plan",
         )
-    })
+    })?;
+    optimisations::check(&study.optimisations)?;
+    Ok(study)
 }
 
 /// Returns the request of the study, with this seed.

@@ -191,7 +191,7 @@ pub const SETTINGS: &[Setting] = &[
         supported_by: EnvironmentId::is_process,
         not_concerned: EnvironmentId::is_native,
         apply: |value, guest| guest.state = VcpuState::ALL[value.choice()],
-        format: 15,
+        format: 16,
         help: "Registers of a guest that is a process: in memory that the VMM has mapped, or copied by system calls",
         ..ROW
     },

@@ -61,7 +61,7 @@ pub fn conditions(report: &Report, cells: &[Cell]) -> Section {
     if let Some(state) = &report.unfinished {
         section.note(Marker::Paragraph, state, Look::Bad);
     }
-    if !report.overrides.is_default() {
+    if report.heads_with_settings() {
         let settings = format!("With {}", report.overrides);
         section.note(Marker::Paragraph, &settings, Look::Strong);
     }

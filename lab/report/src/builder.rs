@@ -4,8 +4,8 @@
 use crate::document::{Document, Look, Marker, Note, Section};
 use crate::report::Report;
 use crate::{
-    aa_control, agreement, block, brief, co_tenants, findings, host_noise, irq, notes, populate,
-    ratios, table, timelines,
+    aa_control, agreement, block, brief, co_tenants, findings, host_noise, irq, notes,
+    optimisations, populate, ratios, table, timelines,
 };
 use crate::{bencher, csv, json, junit};
 use trapline_model::{Clock, EnvironmentId};
@@ -46,6 +46,7 @@ impl Report {
 fn sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
     let families = [&[table::sections as Family][..], &FAMILIES, &[table::costs]].concat();
     let mut sections: Vec<Section> = findings::section(report, cells).into_iter().collect();
+    sections.extend(optimisations::sections(report));
     sections.extend(of_all_clocks(report, cells, &families));
     sections.extend(ratios::section(cells));
     sections.extend(agreement::section(report, cells));
@@ -59,6 +60,7 @@ fn brief_sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
     let (main, further) = brief::main_and_further(cells);
     let mut sections = vec![brief::conditions(report, cells)];
     sections.extend(findings::section(report, cells));
+    sections.extend(optimisations::sections(report));
     for clock in Clock::ALL {
         sections.extend(brief::tables(report, &main, clock));
         sections.extend(
@@ -110,7 +112,7 @@ fn head(report: &Report, cells: &[Cell]) -> Vec<Note> {
     let mut head = vec![Note::origin(&report.version, &report.facts, report.seed)];
     let unfinished = report.unfinished.iter();
     head.extend(unfinished.map(|state| Note::new(Marker::Paragraph, state, Look::Bad)));
-    if !report.overrides.is_default() {
+    if report.heads_with_settings() {
         let settings = format!("With {}", report.overrides);
         head.push(Note::new(Marker::Paragraph, &settings, Look::Strong));
     }

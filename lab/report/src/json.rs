@@ -6,6 +6,7 @@ use crate::agreement::{self, JsonPair};
 use crate::co_tenants::JsonCoTenant;
 use crate::document::json::Object;
 use crate::irq::json::JsonInterrupts;
+use crate::optimisations::JsonOptimisation;
 use crate::{block, notes, populate, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -36,6 +37,8 @@ pub fn object(report: &Report, cells: &[Cell]) -> Object {
     object.push_some("neighbours", all::<_, JsonCoTenant>(&report.co_tenants));
     let pairs = agreement::pairs(report, cells);
     object.push_some("agreement", all::<_, JsonPair>(&pairs));
+    let optimisations = all::<_, JsonOptimisation>(&report.optimisations);
+    object.push_some("optimisations", optimisations);
     object.push("problems", problems(report));
     if let Some(chance) = &report.aa_control {
         object.push("chance", JsonAaControl::from(chance));

@@ -1,5 +1,6 @@
 //! The figures that a report is built from.
 
+use crate::optimisations::Optimisation;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet};
 use trapline_model::file::Table;
@@ -37,6 +38,8 @@ pub struct Report {
     pub requests: Vec<Requests>,
     /// Tables of the plan, in place of one for all operations.
     pub tables: Vec<Table>,
+    /// Optimisations of the plan, with figures of the whole run.
+    pub optimisations: Vec<Optimisation>,
     /// False alarms of the A/A control, if there was one.
     pub aa_control: Option<AaTest>,
     /// Guests beside machines that were populated, each from a run of its own.
@@ -59,6 +62,11 @@ impl Report {
             environment,
             overrides: self.overrides.supported_by(environment),
         }
+    }
+
+    /// Returns whether the settings are those of everything below the head.
+    pub(crate) fn heads_with_settings(&self) -> bool {
+        !self.overrides.is_default() && self.optimisations.is_empty()
     }
 
     /// Returns the cells of the summary, and a skip for each operation of each environment that could

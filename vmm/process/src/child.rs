@@ -1,5 +1,7 @@
 //! One of the processes of a guest that report signals themselves.
 
+// Code of optimisation reports.
+
 use crate::control::Call;
 use crate::copied;
 use crate::handler::{CALLS, CALL_SIZE, CONTEXT, INFO, MOST_CALLS, REGISTERS, RESULT, STATE};
@@ -74,6 +76,8 @@ impl Child {
         set_word(&self.pages.own, OWN + at, value);
     }
 
+    // Code of optimisation batching.
+
     /// Returns whether the list of system calls has room for one call only.
     pub fn is_almost_full(&self) -> bool {
         self.listed + 1 == MOST_CALLS
@@ -99,6 +103,8 @@ impl Child {
     pub fn result(&self, index: u64) -> i64 {
         self.word(CALLS + index * CALL_SIZE + RESULT) as i64
     }
+
+    // End of optimisation batching.
 
     /// Sets the state of the process, and wakes it.
     pub fn continue_as(&self, state: u32) {
@@ -179,9 +185,11 @@ impl Child {
     fn read_frame<const N: usize>(&self, at: u64) -> io::Result<[u64; N]> {
         let own = &self.pages.own;
         match &self.memory {
+            // Code of optimisation mapping.
             None => Ok(std::array::from_fn(|index| {
                 word(own, at + 8 * index as u64)
             })),
+            // End of optimisation mapping.
             Some(memory) => copied::read(memory, at),
         }
     }
@@ -190,9 +198,11 @@ impl Child {
         if let Some(memory) = &self.memory {
             return copied::write(memory, at, words);
         }
+        // Code of optimisation mapping.
         for (index, word) in (0..).zip(words) {
             set_word(&self.pages.own, at + 8 * index, word);
         }
+        // End of optimisation mapping.
         Ok(())
     }
 }

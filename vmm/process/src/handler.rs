@@ -5,6 +5,8 @@
 //! and waits until the VMM has it make system calls, and then report or return to the guest. It has no secret and no privilege: a guest that enters it with other registers,
 //! or forges its data, reports a state of the guest as it could produce by executing instructions.
 
+// Code of optimisation reports.
+
 use crate::control::Call;
 use crate::crossing::{Crossing, SignalSource};
 use crate::layout::{
@@ -244,9 +246,13 @@ pub(crate) fn load(switcher: &Region) -> io::Result<()> {
     put(MASK, &[!received])
 }
 
+// Code of optimisation dispatch.
+
 /// `PR_SET_SYSCALL_USER_DISPATCH` and `PR_SYS_DISPATCH_ON` (linux/prctl.h).
 const SET_DISPATCH: u64 = 59;
 const DISPATCH_ON: u64 = 1;
+
+// End of optimisation dispatch.
 
 /// Returns the calls that install the handler.
 pub(crate) fn setup_calls(source: SignalSource) -> Vec<Call> {
@@ -263,10 +269,12 @@ pub(crate) fn setup_calls(source: SignalSource) -> Vec<Call> {
         libc::SYS_rt_sigprocmask,
         [block, at(MASK), 0, BYTES_OF_MASK, 0],
     ));
+    // Code of optimisation dispatch.
     if source == SignalSource::Dispatch {
         // Calls from the first page of the switcher remain calls.
         let arguments = [SET_DISPATCH, DISPATCH_ON, SWITCHER, PAGE as u64, 0];
         calls.push((libc::SYS_prctl, arguments));
     }
+    // End of optimisation dispatch.
     calls
 }

@@ -4,6 +4,8 @@
 //! place of the caller, which waits. The code needs no privilege: its system calls are `futex`, `sched_yield` and `munmap`, and a guest that
 //! enters it with other registers or another table changes its own mappings, or stops itself.
 
+// Code of optimisation handover.
+
 use crate::handler::INDEX;
 use crate::layout::{CONTROL, OWN, SPACES, SWITCHER};
 use crate::spaces::{

@@ -55,6 +55,8 @@ pub(crate) const SWITCHER_CALL: [u8; 3] = [
     0xcc,                               // int3
 ];
 
+// Code of optimisation calls.
+
 /// Refuses a hypercall (`HYPERCALL_REFUSED`). It reads and writes no memory but the return address.
 #[rustfmt::skip]
 pub(crate) const HANDLER: [u8; 8] = [
@@ -62,12 +64,17 @@ pub(crate) const HANDLER: [u8; 8] = [
     0xc3,                               // ret
 ];
 
+// End of optimisation calls.
+// Code of optimisation rewriting.
+
 /// Refuses a hypercall whose return address is in `rcx`.
 #[rustfmt::skip]
 pub(crate) const REWRITTEN_HANDLER: [u8; 9] = [
     0x48, 0xc7, 0xc0, 0xff, 0xff, 0xff, 0xff, // mov rax, -1
     0xff, 0xe1,                         // jmp rcx
 ];
+
+// End of optimisation rewriting.
 
 /// Address of [`SWITCHER_LIST`].
 pub(crate) const LIST: u64 = SWITCHER + 16;

@@ -23,6 +23,8 @@ impl Pages {
         Ok(Self { common, own })
     }
 
+    // Code of optimisation spaces.
+
     /// Creates the pages of a further process.
     pub fn further(&self) -> io::Result<Self> {
         Ok(Self {
@@ -30,6 +32,7 @@ impl Pages {
             own: Arc::new(Region::new(SWITCHER_PAGES * PAGE)?),
         })
     }
+    // End of optimisation spaces.
 }
 
 /// Returns a word of one of the regions, given by its address in the process.

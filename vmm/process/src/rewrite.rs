@@ -3,6 +3,8 @@
 //! Only calls that the guest marks ([`HYPERCALL_PADDING`]) are rewritten: for others the VMM cannot exclude that
 //! something else jumps to the bytes behind them. The jump has the effects of `syscall` on registers, and uses no stack.
 
+// Code of optimisation rewriting.
+
 use crate::delivery::Cpu;
 use crate::layout::REWRITTEN;
 use crate::memory::Memory;

@@ -6,6 +6,8 @@
 //! Everything that a process writes is untrusted: it may report stops that have not happened, results of calls that it
 //! has not made, and may run while the VMM takes it to be stopped. The VMM copies each value once and checks addresses.
 
+// Code of optimisation reports.
+
 use crate::child::{futex, Child};
 use crate::config::Config;
 use crate::control::{check, Control, GuestState, Mode, Stop};
@@ -132,11 +134,13 @@ impl Signalled {
             None => child.continue_as(state),
         }
         let reported = self.wait()?;
+        // Code of optimisation batching.
         if let Reported::Signal = reported {
             for call in 0..deferred {
                 check(self.children[index].result(call))?;
             }
         }
+        // End of optimisation batching.
         Ok(reported)
     }
 
@@ -214,6 +218,7 @@ impl Signalled {
             self.current = running;
             return Ok(true);
         }
+        // Code of optimisation spaces.
         for (index, child) in self.children.iter().enumerate() {
             // Others are not resumed: only a guest with changed data has them.
             if self.stopped & 1 << index != 0 && child.info()?.0 == SIGNAL {
@@ -222,6 +227,7 @@ impl Signalled {
                 signal(self.children[running].pid);
             }
         }
+        // End of optimisation spaces.
         Ok(false)
     }
 
@@ -319,6 +325,7 @@ impl Control for Signalled {
         }
     }
 
+    // Code of optimisation batching.
     fn defer(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<()> {
         let child = &mut self.children[self.current];
         if !self.is_batching || child.is_almost_full() {
@@ -327,6 +334,8 @@ impl Control for Signalled {
         child.add_call((number, arguments));
         Ok(())
     }
+
+    // End of optimisation batching.
 
     fn index(&self) -> usize {
         self.current
@@ -340,6 +349,7 @@ impl Control for Signalled {
         self.table.set_root(self.current, root);
     }
 
+    // Code of optimisation spaces.
     fn load_space(&mut self, root: u64) -> io::Result<bool> {
         let index = self.table.assign(root, self.current);
         if index == self.current {
@@ -366,6 +376,8 @@ impl Control for Signalled {
             self.table.set_stale(index, 0);
         }
     }
+
+    // End of optimisation spaces.
 
     fn signal_info(&self) -> io::Result<(libc::c_int, u64)> {
         let (_, code, address) = self.child().info()?;

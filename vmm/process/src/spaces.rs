@@ -3,6 +3,8 @@
 //! It is in the control page. The processes change it, too ([`crate::handover`]), so all of it is untrusted: the VMM
 //! checks each index, and uses the tables only as a guest's CR3, which it could set to any value.
 
+// Code of optimisation spaces.
+
 use crate::layout::CONTROL;
 use crate::pages::{futex_word, set_word, word};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toml::{Spanned, Value};
-use trapline_abi::OpSet;
+use trapline_abi::{Op, OpSet};
 
 /// A plan file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub struct Study {
     pub irq: irq::Settings,
     /// Tables in place of the default ones.
     pub tables: Vec<Table>,
+    /// Optimisations whose gain is shown beside their code.
+    pub optimisations: Vec<Optimisation>,
     /// Kernel builds. A plan with builds has nothing else.
     pub builds: Option<kernel_build::BuildRequest>,
     /// Text of the file.
@@ -61,6 +63,21 @@ pub struct Table {
     pub title: String,
     /// Set of [`Op::bit`]: its rows.
     pub operations: OpSet,
+}
+
+/// An optimisation: two configurations that differ in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Optimisation {
+    /// Title.
+    pub title: String,
+    /// The operation that gains by it.
+    pub op: Op,
+    /// The configuration without it.
+    pub without: Config,
+    /// The configuration with it.
+    pub with: Config,
+    /// Mark of its code.
+    pub code: String,
 }
 
 /// An error in a plan file.
@@ -96,6 +113,8 @@ struct Written {
     irq: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
     tables: Vec<WrittenTable>,
+    #[serde(default)]
+    optimisations: Vec<WrittenOptimisation>,
     #[serde(rename = "kernel-build")]
     builds: Option<Spanned<builds::Written>>,
 }
@@ -115,6 +134,16 @@ struct Configuration {
 struct WrittenTable {
     title: String,
     operations: Vec<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenOptimisation {
+    title: String,
+    operation: Spanned<String>,
+    without: Spanned<String>,
+    with: Spanned<String>,
+    code: String,
 }
 
 /// Keys of `[irq]`.
@@ -188,6 +217,7 @@ impl Reader<'_> {
         Ok(Study {
             about: written.about.clone(),
             builds: self.builds(written, &configs)?,
+            optimisations: self.optimisations(&written.optimisations, operations, &configs)?,
             configs,
             operations,
             named,
@@ -340,6 +370,47 @@ impl Reader<'_> {
             });
         }
         Ok(tables)
+    }
+
+    fn optimisations(
+        &self,
+        written: &[WrittenOptimisation],
+        measured: OpSet,
+        configs: &[Config],
+    ) -> Result<Vec<Optimisation>, InvalidFile> {
+        let config = |text: &Spanned<String>| {
+            let config = self.each(text, str::parse::<Config>)?;
+            match configs.contains(&config) {
+                true => Ok(config),
+                false => {
+                    let what = format!("'{}' is not among the environments above", text.get_ref());
+                    Err(self.bad(text.span().start, what))
+                }
+            }
+        };
+        let each = |it: &WrittenOptimisation| {
+            let (name, at) = (it.operation.get_ref(), it.operation.span().start);
+            let op = Op::ALL.into_iter().find(|op| names::path(*op) == *name);
+            let op = op.filter(|op| measured & op.bit() != 0).ok_or_else(|| {
+                self.bad(
+                    at,
+                    format!("'{name}' is not an operation of the workloads above"),
+                )
+            })?;
+            let (without, with) = (config(&it.without)?, config(&it.with)?);
+            if without.environment.clock() != with.environment.clock() {
+                let what = "'without' and 'with' are on different clocks";
+                return Err(self.bad(it.with.span().start, what));
+            }
+            Ok(Optimisation {
+                title: it.title.clone(),
+                op,
+                without,
+                with,
+                code: it.code.clone(),
+            })
+        };
+        written.iter().map(each).collect()
     }
 }
 

@@ -57,20 +57,45 @@ pub fn schema() -> Value {
             "vmm": vmms(),
             "irq": interrupts(),
             "kernel-build": builds(),
-            "tables": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "additionalProperties": false,
-                    "required": ["title", "operations"],
-                    "properties": {
-                        "title": { "type": "string" },
-                        "operations": { "type": "array", "items": { "enum": operations() } }
-                    }
-                },
-                "description": "Tables with these rows, in place of the default tables."
-            }
+            "tables": tables(),
+            "optimisations": optimisations()
         }
+    })
+}
+
+fn tables() -> Value {
+    json!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["title", "operations"],
+            "properties": {
+                "title": { "type": "string" },
+                "operations": { "type": "array", "items": { "enum": operations() } }
+            }
+        },
+        "description": "Tables with these rows, in place of the default tables."
+    })
+}
+
+fn optimisations() -> Value {
+    let text = json!({ "type": "string" });
+    json!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["title", "operation", "without", "with", "code"],
+            "properties": {
+                "title": text,
+                "operation": { "enum": Op::ALL.map(names::path).to_vec() },
+                "without": text,
+                "with": text,
+                "code": { "type": "string", "description": "Mark of its code in the source." }
+            }
+        },
+        "description": "Optimisations: the gain of an operation between two environments above, beside the code."
     })
 }
 

@@ -127,6 +127,7 @@ pub(crate) struct Section {
 /// Returns the sections of one study in reading order.
 fn sections(context: &Context<'_>) -> Vec<Section> {
     let mut all = vec![headline::section(context)];
+    all.extend(tables::optimisations(context));
     all.extend(map::section(context));
     let tables = Clock::ALL.into_iter();
     all.extend(tables.filter_map(|clock| comparison::section(context, clock)));

@@ -358,6 +358,7 @@ pub fn report() -> Report {
     Report {
         unfinished: None,
         overrides: Default::default(),
+        optimisations: Vec::new(),
         aa_control: None,
         tables: Vec::new(),
         interrupts: vec![],

@@ -31,6 +31,8 @@ impl ProcessVcpu {
         })
     }
 
+    // Code of optimisation rewriting.
+
     /// Rewrites the system call that has stopped the process, and answers it as its handler will.
     fn rewrite(&mut self) -> bool {
         let registers = &mut self.guest.registers.0;

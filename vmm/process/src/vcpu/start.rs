@@ -33,9 +33,11 @@ impl Started {
         let first = Pages::new()?;
         sandbox::load(&first.common, crossing)?;
         let mut pages = vec![first];
+        // Code of optimisation spaces.
         for _ in 1..config.processes() {
             pages.push(pages[0].further()?);
         }
+        // End of optimisation spaces.
         let (mut tracees, mut mappings, mut listener) = (Vec::new(), Vec::new(), None);
         for (index, pages) in pages.iter().enumerate() {
             handler::set_words(pages, crossing, index);
