@@ -40,9 +40,8 @@ mod timelines;
 pub use document::style::Style;
 pub use document::{render, Document, Format};
 pub use irq::{verdicts, Verdict};
-pub use optimisations::Optimisation;
 pub use plot::plot;
-pub use report::{CoTenant, Report};
+pub use report::{CoTenant, Optimisation, Report};
 pub use trapline_ci::JunitError;
 
 use document::printable;

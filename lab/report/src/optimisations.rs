@@ -2,7 +2,7 @@
 
 use crate::document::{Look, Section, Span, Table};
 use crate::figures;
-use crate::report::Report;
+use crate::report::{Optimisation, Report};
 use serde::Serialize;
 use trapline_abi::{Direction, Op};
 use trapline_model::{names, Clock};
@@ -10,25 +10,6 @@ use trapline_model::{names, Clock};
 /// Least gain in percent for each percent of code: the rule of lguest (Russell, "lguest: Implementing the little Linux
 /// hypervisor", Ottawa Linux Symposium 2007).
 const RULE: f64 = 2.0;
-
-/// An optimisation with its figures.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Optimisation {
-    /// The title.
-    pub title: String,
-    /// The operation that gains by it.
-    pub op: Op,
-    /// The clock of both figures.
-    pub clock: Clock,
-    /// Cost of the operation, or rate, without it.
-    pub without: f64,
-    /// The same with it, in the same unit.
-    pub with: f64,
-    /// Its lines of code.
-    pub lines: u32,
-    /// Lines of the whole.
-    pub all_lines: u32,
-}
 
 impl Optimisation {
     /// Returns the part of the cost that is saved, or the part by which the rate grows; negative for a loss.

@@ -1,11 +1,10 @@
 //! The figures that a report is built from.
 
-use crate::optimisations::Optimisation;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet};
 use trapline_model::file::Table;
 use trapline_model::irq::Settings;
-use trapline_model::{Config, EnvironmentId, Overrides};
+use trapline_model::{Clock, Config, EnvironmentId, Overrides};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::block::Requests;
 use trapline_stats::irq::Interrupts;
@@ -53,6 +52,25 @@ pub struct CoTenant {
     pub interrupts: Interrupts,
     /// Their settings, with the load that disturbed them.
     pub settings: Settings,
+}
+
+/// An optimisation with its figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Optimisation {
+    /// The title.
+    pub title: String,
+    /// The operation that gains by it.
+    pub op: Op,
+    /// The clock of both figures.
+    pub clock: Clock,
+    /// Cost of the operation, or rate, without it.
+    pub without: f64,
+    /// The same with it, in the same unit.
+    pub with: f64,
+    /// Its lines of code.
+    pub lines: u32,
+    /// Lines of the whole.
+    pub all_lines: u32,
 }
 
 impl Report {

@@ -1,0 +1,103 @@
+//! Counters of a port. The engine writes them, anybody reads them.
+
+use crate::ring::Fault;
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The reason why a frame was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, PartialOrd, Ord)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// It is shorter than an Ethernet header, or longer than any frame.
+    Length,
+    /// Its source is the address of a group, or zero.
+    Source,
+    /// Bridges do not forward frames to this destination.
+    LinkLocal,
+    /// Its destination is behind the port from which it came.
+    SamePort,
+    /// The receiver is not connected.
+    Down,
+    /// The receiver has no buffer.
+    NoBuffer,
+    /// The receiver's buffers are too short.
+    TooLong,
+}
+
+impl Reason {
+    /// All reasons.
+    pub const ALL: [Self; 7] = [
+        Self::Length,
+        Self::Source,
+        Self::LinkLocal,
+        Self::SamePort,
+        Self::Down,
+        Self::NoBuffer,
+        Self::TooLong,
+    ];
+}
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds to it.
+    #[inline]
+    pub fn add(&self, count: u64) {
+        // One thread writes: no need for an atomic addition.
+        let sum = self.0.load(Ordering::Relaxed).wrapping_add(count);
+        self.0.store(sum, Ordering::Relaxed);
+    }
+
+    /// Returns its value.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counters of a port, as its guest sees it.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Frames and bytes that the guest has sent.
+    pub sent: [Counter; 2],
+    /// Frames and bytes that it has got.
+    pub received: [Counter; 2],
+    /// Frames from the guest that were dropped before a receiver was known, and those to the guest, by reason.
+    pub dropped: [Counter; Reason::ALL.len()],
+    /// Times that both directions were connected.
+    pub connections: Counter,
+    /// Notifications to the guest.
+    pub notifications: Counter,
+    /// Addresses for which there was no room.
+    pub not_learnt: Counter,
+    /// Errors after which the port was stopped.
+    pub faults: Counter,
+    /// The last one.
+    fault: Mutex<Option<Fault>>,
+}
+
+impl Counters {
+    /// Counts a dropped frame.
+    #[inline]
+    pub fn drop(&self, reason: Reason) {
+        self.dropped[reason as usize].add(1);
+    }
+
+    /// Counts an error.
+    pub fn fail(&self, fault: Fault) {
+        self.faults.add(1);
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+    }
+
+    /// Returns the last error.
+    pub fn fault(&self) -> Option<Fault> {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number of frames dropped for a reason.
+    pub fn dropped(&self, reason: Reason) -> u64 {
+        self.dropped[reason as usize].get()
+    }
+}

@@ -1,0 +1,26 @@
+//! A layer-2 learning switch in user space, whose ports are vhost-user devices.
+//!
+//! [`session`] negotiates with the VMM of a guest, which shares the guest's memory. [`engine`] is the only thread that touches
+//! the rings ([`ring`]): it copies each frame once, from the memory of the sender to a buffer of the receiver.
+//!
+//! Guests are hostile. Each descriptor is read once; each address and length is checked against the shared memory
+//! ([`memory`]). A port with an invalid ring stops; the others go on. Memory that its owner truncates does not fault
+//! ([`fault`]). A notification that blocks is interrupted ([`watchdog`]).
+
+pub mod control;
+mod copy;
+pub mod counters;
+pub mod cpu;
+pub mod driver;
+pub mod engine;
+pub mod fault;
+pub mod frame;
+pub mod memory;
+pub mod net_header;
+pub mod port;
+pub mod ring;
+pub mod sandbox;
+pub mod session;
+pub mod socket;
+pub mod table;
+pub mod watchdog;

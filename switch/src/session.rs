@@ -1,0 +1,358 @@
+//! The vhost-user protocol with the VMM of one guest (QEMU, docs/interop/vhost-user.rst).
+//!
+//! Each message that changes a queue stops the port in the engine, and starts it again if all that a queue needs is known.
+
+use crate::engine::Handle;
+use crate::memory::{Memory, Spec};
+use crate::port::{Active, Queue};
+use crate::ring::{Addresses, Packed, Ring, Split, LARGEST};
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use vhost::vhost_user::message::{
+    VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
+    VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig,
+    VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVringAddrFlags, VhostUserVringState,
+};
+use vhost::vhost_user::{
+    BackendReqHandler, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut,
+};
+use vhost::VhostUserMemoryRegionBase;
+
+/// Maximum number of pairs of queues of a port.
+pub const MOST_PAIRS: usize = 8;
+
+/// Features (Virtual I/O Device 1.2, 5.1.3 and 6; vhost-user, `VHOST_USER_F_PROTOCOL_FEATURES`).
+mod feature {
+    pub const MRG_RXBUF: u64 = 1 << 15;
+    pub const MQ: u64 = 1 << 22;
+    pub const INDIRECT_DESC: u64 = 1 << 28;
+    pub const PROTOCOL_FEATURES: u64 = 1 << 30;
+    pub const VERSION_1: u64 = 1 << 32;
+    pub const RING_PACKED: u64 = 1 << 34;
+    pub const ALL: u64 =
+        MRG_RXBUF | MQ | INDIRECT_DESC | PROTOCOL_FEATURES | VERSION_1 | RING_PACKED;
+}
+
+/// What is known about a queue.
+#[derive(Debug, Default)]
+struct Vring {
+    size: u32,
+    addresses: Option<Addresses>,
+    base: u32,
+    kick: Option<File>,
+    /// The front end has started it, with an event or without.
+    is_started: bool,
+    call: Option<File>,
+    is_enabled: bool,
+}
+
+/// A connection.
+struct Session {
+    handle: Arc<Handle>,
+    port: usize,
+    features: u64,
+    memory: Option<Arc<Memory>>,
+    vrings: Vec<Vring>,
+    /// The engine has the port.
+    is_attached: bool,
+}
+
+fn copied(file: &Option<File>) -> Result<Option<File>> {
+    let copy = file.as_ref().map(File::try_clone).transpose();
+    copy.map_err(Error::ReqHandlerError)
+}
+
+impl Session {
+    fn new(handle: Arc<Handle>, port: usize) -> Self {
+        Self {
+            handle,
+            port,
+            features: 0,
+            memory: None,
+            vrings: (0..2 * MOST_PAIRS).map(|_| Vring::default()).collect(),
+            is_attached: false,
+        }
+    }
+
+    /// Takes the port from the engine.
+    fn stop(&mut self) {
+        if std::mem::take(&mut self.is_attached) {
+            for (index, base) in self.handle.detach(self.port) {
+                self.vrings[index].base = base;
+            }
+        }
+    }
+
+    fn vring(&mut self, index: u32) -> Result<&mut Vring> {
+        self.stop();
+        let vring = self.vrings.get_mut(index as usize);
+        vring.ok_or(Error::InvalidParam)
+    }
+
+    /// Gives the port to the engine, with the queues of which all is known.
+    fn start(&mut self) -> Result<()> {
+        self.stop();
+        let Some(memory) = &self.memory else {
+            return Ok(());
+        };
+        let mut active = Active {
+            memory: Arc::clone(memory),
+            receive: Vec::new(),
+            transmit: Vec::new(),
+            is_mergeable: self.features & feature::MRG_RXBUF != 0,
+        };
+        let always = self.features & feature::PROTOCOL_FEATURES == 0;
+        for (index, vring) in self.vrings.iter().enumerate() {
+            let (Some(addresses), true) = (&vring.addresses, vring.is_started) else {
+                continue;
+            };
+            if !(vring.is_enabled || always) {
+                continue;
+            }
+            let ring = match self.features & feature::RING_PACKED {
+                0 => Split::new(memory, vring.size, addresses, vring.base).map(Ring::Split),
+                _ => Packed::new(memory, vring.size, addresses, vring.base).map(Ring::Packed),
+            };
+            let queue = Queue {
+                index,
+                ring: ring.ok_or(Error::InvalidParam)?,
+                kick: copied(&vring.kick)?,
+                call: copied(&vring.call)?,
+            };
+            match index % 2 {
+                0 => active.receive.push(queue),
+                _ => active.transmit.push(queue),
+            }
+        }
+        if !(active.receive.is_empty() && active.transmit.is_empty()) {
+            self.is_attached = true;
+            self.handle.attach(self.port, active);
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self) {
+        self.stop();
+        *self = Self::new(Arc::clone(&self.handle), self.port);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+const fn unsupported<T>() -> Result<T> {
+    Err(Error::InvalidOperation("not offered"))
+}
+
+impl VhostUserBackendReqHandlerMut for Session {
+    fn set_owner(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reset_owner(&mut self) -> Result<()> {
+        self.reset();
+        Ok(())
+    }
+
+    fn reset_device(&mut self) -> Result<()> {
+        self.reset();
+        Ok(())
+    }
+
+    fn get_features(&mut self) -> Result<u64> {
+        Ok(feature::ALL)
+    }
+
+    fn set_features(&mut self, features: u64) -> Result<()> {
+        // Legacy drivers have another header.
+        if features & !feature::ALL != 0 || features & feature::VERSION_1 == 0 {
+            return Err(Error::FeatureMismatch);
+        }
+        self.stop();
+        self.features = features;
+        self.start()
+    }
+
+    fn set_mem_table(
+        &mut self,
+        regions: &[VhostUserMemoryRegion],
+        files: Vec<File>,
+        _: Option<bool>,
+    ) -> Result<Option<Vec<VhostUserMemoryRegionBase>>> {
+        self.stop();
+        let specs = regions.iter().map(|it| Spec {
+            guest: it.guest_phys_addr,
+            size: it.memory_size,
+            user: it.user_addr,
+            offset: it.mmap_offset,
+        });
+        let specs: Vec<_> = specs.zip(files).collect();
+        let memory =
+            Memory::new(&specs).map_err(|error| Error::ReqHandlerError(io::Error::other(error)))?;
+        self.memory = Some(Arc::new(memory));
+        self.start()?;
+        Ok(None)
+    }
+
+    fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
+        if num == 0 || num > LARGEST {
+            return Err(Error::InvalidParam);
+        }
+        self.vring(index)?.size = num;
+        self.start()
+    }
+
+    fn set_vring_addr(
+        &mut self,
+        index: u32,
+        _: VhostUserVringAddrFlags,
+        descriptors: u64,
+        device: u64,
+        driver: u64,
+        _: u64,
+    ) -> Result<()> {
+        self.vring(index)?.addresses = Some(Addresses {
+            descriptors,
+            driver,
+            device,
+        });
+        self.start()
+    }
+
+    fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
+        self.vring(index)?.base = base;
+        self.start()
+    }
+
+    fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
+        let vring = self.vring(index)?;
+        (vring.is_started, vring.kick, vring.call) = (false, None, None);
+        let base = vring.base;
+        self.start()?;
+        Ok(VhostUserVringState::new(index, base))
+    }
+
+    fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        let vring = self.vring(index.into())?;
+        (vring.is_started, vring.kick) = (true, file);
+        self.start()
+    }
+
+    fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        self.vring(index.into())?.call = file;
+        self.start()
+    }
+
+    fn set_vring_err(&mut self, _: u8, _: Option<File>) -> Result<()> {
+        Ok(())
+    }
+
+    fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
+        Ok(VhostUserProtocolFeatures::MQ
+            | VhostUserProtocolFeatures::REPLY_ACK
+            | VhostUserProtocolFeatures::RESET_DEVICE)
+    }
+
+    fn set_protocol_features(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn get_queue_num(&mut self) -> Result<u64> {
+        Ok(MOST_PAIRS as u64)
+    }
+
+    fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
+        self.vring(index)?.is_enabled = enable;
+        self.start()
+    }
+
+    fn get_config(&mut self, _: u32, _: u32, _: VhostUserConfigFlags) -> Result<Vec<u8>> {
+        unsupported()
+    }
+
+    fn set_config(&mut self, _: u32, _: &[u8], _: VhostUserConfigFlags) -> Result<()> {
+        unsupported()
+    }
+
+    fn set_gpu_socket(&mut self, _: GpuBackend) -> Result<()> {
+        unsupported()
+    }
+
+    fn get_shared_object(&mut self, _: VhostUserSharedMsg) -> Result<File> {
+        unsupported()
+    }
+
+    fn get_inflight_fd(&mut self, _: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+        unsupported()
+    }
+
+    fn set_inflight_fd(&mut self, _: &VhostUserInflight, _: File) -> Result<()> {
+        unsupported()
+    }
+
+    fn get_max_mem_slots(&mut self) -> Result<u64> {
+        unsupported()
+    }
+
+    fn add_mem_region(
+        &mut self,
+        _: &VhostUserSingleMemoryRegion,
+        _: File,
+        _: Option<bool>,
+    ) -> Result<Option<VhostUserMemoryRegionBase>> {
+        unsupported()
+    }
+
+    fn remove_mem_region(&mut self, _: &VhostUserSingleMemoryRegion) -> Result<()> {
+        unsupported()
+    }
+
+    fn set_device_state_fd(
+        &mut self,
+        _: VhostTransferStateDirection,
+        _: VhostTransferStatePhase,
+        _: File,
+    ) -> Result<Option<File>> {
+        unsupported()
+    }
+
+    fn check_device_state(&mut self) -> Result<()> {
+        unsupported()
+    }
+
+    fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
+        unsupported()
+    }
+
+    fn set_log_base(&mut self, _: &VhostUserLog, _: File) -> Result<()> {
+        unsupported()
+    }
+}
+
+/// Serves a front end until it disconnects. Its port is then free again.
+///
+/// # Errors
+/// The reason why the connection ended, unless the front end closed it.
+pub fn serve(handle: &Arc<Handle>, port: usize, socket: UnixStream) -> Result<()> {
+    let session = Arc::new(Mutex::new(Session::new(Arc::clone(handle), port)));
+    let mut requests = BackendReqHandler::from_stream(socket, Arc::clone(&session));
+    let result = loop {
+        match requests.handle_request() {
+            Ok(()) => {}
+            Err(Error::Disconnected) => break Ok(()),
+            // The front end has its answer, if it wanted one.
+            Err(Error::SocketRetry(_)) => {}
+            Err(error) => break Err(error),
+        }
+    };
+    session
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .stop();
+    result
+}

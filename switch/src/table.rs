@@ -1,0 +1,213 @@
+//! The table of hardware addresses: which port has sent from which address.
+//!
+//! It has a fixed size. A port has at most [`MOST_OF_PORT`] addresses, so that one that invents addresses does not displace
+//! those of others.
+
+use crate::frame::Mac;
+
+/// Number of entries.
+const SIZE: usize = 8192;
+/// Entries in which an address may be.
+const WINDOW: usize = 8;
+/// Maximum number of addresses of a port.
+pub const MOST_OF_PORT: u32 = 512;
+/// Seconds after which an address that has not sent is forgotten (IEEE 802.1Q, table 8-6).
+pub const AGE: u32 = 300;
+
+const EMPTY: u64 = 0;
+
+/// An entry with an address that no frame has.
+const NO_MEMO: Entry = Entry {
+    mac: u64::MAX,
+    port: 0,
+    seen: 0,
+};
+
+/// An entry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    /// The address, or [`EMPTY`], which no card has.
+    mac: u64,
+    port: u32,
+    /// Second of the last frame.
+    seen: u32,
+}
+
+/// The table.
+pub struct Table {
+    entries: Box<[Entry]>,
+    /// Number of addresses of each port.
+    counts: Vec<u32>,
+    /// The last address of a source and of a destination, with its port and second: mostly the next one, too.
+    memo: [Entry; 2],
+    /// Second of the last search for old addresses of each port: a search reads the whole table.
+    searched: Vec<u32>,
+}
+
+impl Table {
+    /// Creates an empty table for a number of ports.
+    pub fn new(ports: usize) -> Self {
+        Self {
+            entries: vec![Entry::default(); SIZE].into(),
+            counts: vec![0; ports],
+            memo: [NO_MEMO; 2],
+            searched: vec![0; ports],
+        }
+    }
+
+    fn window(mac: Mac) -> std::ops::Range<usize> {
+        // The upper bits of a product with 2^64 / golden ratio (Knuth, volume 3, 6.4).
+        let hash = mac.number().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51;
+        let first = hash as usize & (SIZE - WINDOW);
+        first..first + WINDOW
+    }
+
+    /// Returns the port of an address, unless that is unknown or too old.
+    #[inline]
+    pub fn port(&mut self, mac: Mac, now: u32) -> Option<usize> {
+        let [_, memo] = &self.memo;
+        if memo.mac == mac.number() && memo.seen == now {
+            return Some(memo.port as usize);
+        }
+        let found = self.find(mac, now)?;
+        self.memo[1] = Entry {
+            mac: mac.number(),
+            port: found as u32,
+            seen: now,
+        };
+        Some(found)
+    }
+
+    fn find(&self, mac: Mac, now: u32) -> Option<usize> {
+        let entries = &self.entries[Self::window(mac)];
+        let found = entries.iter().find(|entry| entry.mac == mac.number())?;
+        (now.wrapping_sub(found.seen) < AGE).then_some(found.port as usize)
+    }
+
+    /// Notes that a port has sent from an address. Returns false if there is no room for it.
+    #[inline]
+    pub fn learn(&mut self, mac: Mac, port: usize, now: u32) -> bool {
+        let [memo, _] = &self.memo;
+        if (memo.mac, memo.port as usize, memo.seen) == (mac.number(), port, now) {
+            return true;
+        }
+        let entries = &mut self.entries[Self::window(mac)];
+        match entries.iter_mut().find(|entry| entry.mac == mac.number()) {
+            Some(entry) if entry.port as usize == port => {
+                entry.seen = now;
+                self.memo[0] = *entry;
+                true
+            }
+            _ => self.learn_new(mac, port, now),
+        }
+    }
+
+    #[cold]
+    fn learn_new(&mut self, mac: Mac, port: usize, now: u32) -> bool {
+        self.memo = [NO_MEMO; 2];
+        if self.counts[port] == MOST_OF_PORT && self.searched[port] != now {
+            self.searched[port] = now;
+            self.forget(port, |entry| now.wrapping_sub(entry.seen) >= AGE);
+        }
+        if self.counts[port] == MOST_OF_PORT {
+            return false;
+        }
+        let entries = &mut self.entries[Self::window(mac)];
+        // Of equal ones the first, which is found first.
+        let order = |entry: &Entry| match entry.mac {
+            own if own == mac.number() => (0, 0),
+            EMPTY => (1, 0),
+            _ => (2, u32::MAX - now.wrapping_sub(entry.seen)),
+        };
+        let Some(entry) = entries.iter_mut().min_by_key(|entry| order(entry)) else {
+            return false;
+        };
+        if entry.mac != EMPTY {
+            self.counts[entry.port as usize] -= 1;
+        }
+        *entry = Entry {
+            mac: mac.number(),
+            port: port as u32,
+            seen: now,
+        };
+        self.counts[port] += 1;
+        true
+    }
+
+    /// Forgets all addresses of a port.
+    pub fn clear(&mut self, port: usize) {
+        self.forget(port, |_| true);
+    }
+
+    fn forget(&mut self, port: usize, is_old: impl Fn(&Entry) -> bool) {
+        self.memo = [NO_MEMO; 2];
+        let of_port = |entry: &&mut Entry| entry.mac != EMPTY && entry.port as usize == port;
+        for entry in self.entries.iter_mut().filter(of_port) {
+            if is_old(entry) {
+                *entry = Entry::default();
+                self.counts[port] -= 1;
+            }
+        }
+    }
+
+    /// Returns the number of addresses of a port.
+    pub fn count(&self, port: usize) -> u32 {
+        self.counts[port]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn mac(number: u64) -> Mac {
+        let [a, b, c, d, e, f, ..] = number.to_le_bytes();
+        Mac::new([a, b, c, d, e, f])
+    }
+
+    #[test]
+    fn address_moves_ages_and_is_forgotten_with_its_port() {
+        let mut table = Table::new(2);
+        assert!(table.learn(mac(2), 0, 10));
+        assert_eq!(table.port(mac(2), 10 + AGE - 1), Some(0));
+        assert_eq!(table.port(mac(2), 10 + AGE), None);
+        assert!(table.learn(mac(2), 1, 20));
+        assert_eq!((table.count(0), table.count(1)), (0, 1));
+        assert_eq!(table.port(mac(2), 21), Some(1));
+        table.clear(1);
+        assert_eq!((table.port(mac(2), 21), table.count(1)), (None, 0));
+    }
+
+    #[test]
+    fn port_that_invents_addresses_displaces_few() {
+        let mut table = Table::new(2);
+        for number in 1..=100 {
+            assert!(table.learn(mac(number << 8), 0, 1));
+        }
+        let learnt = (0..1_000_000).filter(|number| table.learn(mac(1 << 40 | number), 1, 2));
+        assert!(learnt.count() as u32 >= MOST_OF_PORT);
+        let kept = (1..=100).filter(|number| table.port(mac(number << 8), 2) == Some(0));
+        assert!(kept.count() >= 95);
+    }
+
+    proptest! {
+        #[test]
+        fn counts_are_those_of_the_entries(frames in prop::collection::vec((1_u64..3000, 0_usize..3, 0_u32..2), 0..5000)) {
+            let (mut table, mut now) = (Table::new(3), 0);
+            for (number, port, later) in frames {
+                now += later;
+                table.learn(mac(number), port, now);
+                prop_assert!(table.port(mac(number), now).is_none_or(|found| found == port || table.count(port) == MOST_OF_PORT));
+            }
+            let mut counts = HashMap::new();
+            for entry in table.entries.iter().filter(|entry| entry.mac != EMPTY) {
+                *counts.entry(entry.port as usize).or_insert(0) += 1;
+            }
+            for port in 0..3 {
+                prop_assert_eq!(counts.get(&port).copied().unwrap_or(0), table.count(port));
+            }
+        }
+    }
+}

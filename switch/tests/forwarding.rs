@@ -1,0 +1,347 @@
+//! The program, with guests that behave, misbehave and are killed.
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use trapline_switch::driver::traffic::{fill, Traffic};
+use trapline_switch::driver::{Peer, Setup};
+
+const SPLIT: Setup = Setup {
+    is_packed: false,
+    size: 256,
+    is_mergeable: false,
+};
+const PACKED: Setup = Setup {
+    is_packed: true,
+    ..SPLIT
+};
+
+/// A running switch.
+struct Switch {
+    process: Child,
+    directory: TempDir,
+}
+
+impl Switch {
+    fn start(ports: &[&str], options: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let process = Self::spawn(directory.path(), ports, options);
+        Self { process, directory }
+    }
+
+    fn spawn(directory: &Path, ports: &[&str], options: &[&str]) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-switch"));
+        for port in ports {
+            command.arg("--listen").arg(directory.join(port));
+        }
+        command.arg("--counters").arg(directory.join("counters"));
+        let process = command.args(options).stderr(Stdio::null()).spawn().unwrap();
+        let is_up = || UnixStream::connect(directory.join("counters")).is_ok();
+        wait_until(is_up);
+        process
+    }
+
+    fn path(&self, port: &str) -> PathBuf {
+        self.directory.path().join(port)
+    }
+
+    fn peer(&self, port: &str, setup: Setup) -> Peer {
+        let before = self.started(port);
+        let peer = Peer::connect(&self.path(port), setup).unwrap();
+        wait_until(|| self.started(port) > before);
+        peer
+    }
+
+    fn counters(&self, port: &str) -> Value {
+        let mut text = String::new();
+        let mut socket = UnixStream::connect(self.path("counters")).unwrap();
+        socket.read_to_string(&mut text).unwrap();
+        let state: Value = serde_json::from_str(&text).unwrap();
+        let ports = state["ports"].as_array().unwrap();
+        ports.iter().find(|it| it["port"] == port).unwrap().clone()
+    }
+
+    /// Returns how often a port was started with both queues.
+    fn started(&self, port: &str) -> u64 {
+        self.counters(port)["connections"].as_u64().unwrap()
+    }
+
+    fn dropped(&self, port: &str, reason: &str) -> u64 {
+        self.counters(port)["dropped"][reason].as_u64().unwrap()
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        let _ended = self.process.kill();
+        let _ended = self.process.wait();
+    }
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "nothing happens");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Returns the bytes of the next frame that arrives.
+fn next(peer: &mut Peer) -> Vec<u8> {
+    let mut frame = Vec::new();
+    wait_until(|| peer.receive(|bytes| frame = bytes.to_vec()) > 0);
+    frame
+}
+
+fn send(peer: &mut Peer, to: u8, from: u8, size: usize) {
+    let sent = peer.send(1, |frame| {
+        fill(&mut frame[..size], to, from, 7);
+        size
+    });
+    assert_eq!(sent, 1);
+}
+
+#[test]
+fn frames_arrive_whole_and_in_order_in_every_format_and_size() {
+    let switch = Switch::start(&["a", "b"], &[]);
+    for setup in [SPLIT, PACKED] {
+        for size in [60, 61, 100, 199, 1000, 1514] {
+            let paths = [switch.path("a"), switch.path("b")];
+            let paths = [paths[0].as_path(), paths[1].as_path()];
+            let mut traffic = Traffic::connect(paths, setup, size, true, 1).unwrap();
+            let (flow, _) = traffic.run(Duration::from_millis(50));
+            assert_eq!(
+                (flow.lost, flow.damaged),
+                (0, 0),
+                "{setup:?} {size} {flow:?}"
+            );
+            assert!(flow.received > 100, "{setup:?} {size} {flow:?}");
+        }
+    }
+}
+
+#[test]
+fn unknown_destinations_are_flooded_and_known_ones_are_not() {
+    let switch = Switch::start(&["a", "b", "c"], &[]);
+    let mut a = switch.peer("a", SPLIT);
+    let mut b = switch.peer("b", PACKED);
+    let mut c = switch.peer("c", SPLIT);
+    send(&mut a, 2, 1, 60);
+    assert_eq!(next(&mut b)[6..12], [2, 0, 0, 0, 0, 1]);
+    assert_eq!(next(&mut c).len(), 60);
+    send(&mut b, 1, 2, 77);
+    assert_eq!(next(&mut a).len(), 77);
+    send(&mut a, 2, 1, 90);
+    assert_eq!(next(&mut b).len(), 90);
+    // To itself, and from the address of a group.
+    send(&mut a, 1, 1, 60);
+    let sent = a.send(1, |frame| {
+        fill(&mut frame[..60], 2, 1, 7);
+        frame[6] = 3;
+        60
+    });
+    assert_eq!(sent, 1);
+    wait_until(|| switch.dropped("a", "source") == 1);
+    assert_eq!(switch.dropped("a", "same-port"), 1);
+    assert_eq!(c.receive(|_| ()), 0, "only the first frame was flooded");
+    let of = switch.counters("a");
+    assert_eq!(
+        (&of["sent"]["frames"], &of["received"]["frames"]),
+        (&4.into(), &1.into())
+    );
+    assert_eq!(of["received"]["bytes"], 77);
+}
+
+#[test]
+fn receiver_without_buffers_loses_frames_that_are_counted() {
+    let switch = Switch::start(&["a", "b"], &[]);
+    let mut a = switch.peer("a", SPLIT);
+    let small = Setup { size: 8, ..SPLIT };
+    let mut b = switch.peer("b", small);
+    for _ in 0..5 {
+        let mut number = 0;
+        a.send(4, |frame| {
+            number += 1;
+            fill(&mut frame[..60], 9, 1, number);
+            60
+        });
+    }
+    wait_until(|| switch.dropped("b", "no-buffer") == 12);
+    let mut count = 0;
+    wait_until(|| {
+        count += b.receive(|_| ());
+        count == 8
+    });
+    assert_eq!(switch.counters("b")["received"]["frames"], 8);
+}
+
+#[test]
+fn guests_that_are_killed_do_not_stop_others() {
+    let switch = Switch::start(&["a", "b", "c", "d"], &[]);
+    let paths = [switch.path("a"), switch.path("b")];
+    let paths = [paths[0].as_path(), paths[1].as_path()];
+    let mut traffic = Traffic::connect(paths, SPLIT, 60, false, 1).unwrap();
+    for round in 0..100_u64 {
+        let mut victim = Command::new(env!("CARGO_BIN_EXE_trapline-traffic"))
+            .args([switch.path("c"), switch.path("d")])
+            .args(["--seconds", "9", "--both", "--station", "3"])
+            .args((round % 2 == 1).then_some("--packed"))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Moments from its start to its full rate.
+        let (flow, seconds) = traffic.run(Duration::from_millis(1 + round * 37 % 40));
+        assert_eq!((flow.lost, flow.damaged), (0, 0), "{round}: {flow:?}");
+        assert!(
+            flow.received > 0 && seconds < 5.0,
+            "{round}: {flow:?} in {seconds} s"
+        );
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        let (flow, seconds) = traffic.run(Duration::from_millis(2));
+        assert_eq!((flow.lost, flow.damaged), (0, 0), "{round}: {flow:?}");
+        assert!(
+            flow.received > 0 && seconds < 5.0,
+            "{round}: {flow:?} in {seconds} s"
+        );
+    }
+}
+
+#[test]
+fn switch_that_was_killed_is_replaced() {
+    let mut switch = Switch::start(&["a", "b"], &[]);
+    for _ in 0..3 {
+        let paths = [switch.path("a"), switch.path("b")];
+        let paths = [paths[0].as_path(), paths[1].as_path()];
+        let mut traffic = Traffic::connect(paths, PACKED, 60, true, 1).unwrap();
+        assert!(traffic.run(Duration::from_millis(5)).0.received > 0);
+        switch.process.kill().unwrap();
+        switch.process.wait().unwrap();
+        switch.process = Switch::spawn(switch.directory.path(), &["a", "b"], &[]);
+    }
+}
+
+#[test]
+fn invalid_queue_stops_its_port_alone() {
+    let switch = Switch::start(&["a", "b", "c"], &[]);
+    let paths = [switch.path("a"), switch.path("b")];
+    let paths = [paths[0].as_path(), paths[1].as_path()];
+    let mut traffic = Traffic::connect(paths, SPLIT, 60, false, 1).unwrap();
+    for round in 1..=3 {
+        let mut hostile = switch.peer("c", SPLIT);
+        // A frame whose address is not in memory.
+        hostile.corrupt();
+        wait_until(|| switch.counters("c")["faults"] == round);
+        let (flow, _) = traffic.run(Duration::from_millis(5));
+        assert!(flow.received > 0 && flow.lost == 0, "{flow:?}");
+    }
+    let fault = switch.counters("c")["last_fault"].clone();
+    assert_eq!(fault, "a descriptor is not in the guest's memory");
+}
+
+#[test]
+fn memory_that_vanishes_harms_nobody_else() {
+    let switch = Switch::start(&["a", "b", "c"], &[]);
+    let hostile = switch.peer("c", SPLIT);
+    let mut a = switch.peer("a", SPLIT);
+    let mut b = switch.peer("b", SPLIT);
+    hostile.file.set_len(0).unwrap();
+    for _ in 0..3 {
+        // To all ports.
+        send(&mut a, 9, 1, 60);
+        assert_eq!(next(&mut b).len(), 60);
+    }
+    std::mem::forget(hostile);
+}
+
+#[test]
+fn half_a_message_and_garbage_do_not_stop_others() {
+    let switch = Switch::start(&["a", "b", "c", "d"], &[]);
+    let mut half = UnixStream::connect(switch.path("c")).unwrap();
+    half.write_all(&[1, 0, 0]).unwrap();
+    let mut garbage = UnixStream::connect(switch.path("d")).unwrap();
+    garbage.write_all(&[0xff; 4096]).unwrap();
+    let mut a = switch.peer("a", SPLIT);
+    let mut b = switch.peer("b", SPLIT);
+    send(&mut a, 9, 1, 60);
+    assert_eq!(next(&mut b).len(), 60);
+    drop(garbage);
+    drop(switch.peer("d", SPLIT));
+}
+
+#[test]
+fn idle_switch_sleeps_and_wakes() {
+    let switch = Switch::start(&["a", "b", "c", "d", "e", "f", "g", "h"], &[]);
+    let mut a = switch.peer("a", SPLIT);
+    let mut b = switch.peer("b", PACKED);
+    send(&mut a, 9, 1, 60);
+    next(&mut b);
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", switch.process.id())).unwrap();
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap().split(' ').collect();
+        fields[12].parse::<u64>().unwrap() + fields[13].parse::<u64>().unwrap()
+    };
+    std::thread::sleep(Duration::from_millis(50));
+    let before = ticks();
+    std::thread::sleep(Duration::from_secs(1));
+    // In hundredths of a second: one for rounding.
+    assert!(ticks() - before <= 1, "{} ticks", ticks() - before);
+    send(&mut a, 9, 1, 60);
+    next(&mut b);
+}
+
+#[test]
+fn socket_that_cannot_be_opened_is_an_error_with_a_remedy() {
+    let output = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-switch"));
+        let output = command.args(options).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let error = output(&["--listen", "/nonexistent/a"]);
+    assert!(
+        error.contains("/nonexistent/a") && error.contains("\nhelp: "),
+        "{error}"
+    );
+    assert!(output(&[]).contains("help: --listen SOCKET"));
+    let switch = Switch::start(&["a"], &[]);
+    let taken = switch.path("a");
+    assert!(output(&["--listen", taken.to_str().unwrap()]).contains("a"));
+}
+
+#[test]
+fn every_thread_is_confined() {
+    let switch = Switch::start(&["a", "b"], &[]);
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", switch.process.id())).unwrap();
+    let mut count = 0;
+    for task in tasks {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        assert!(status.contains("Seccomp:\t2"), "{status}");
+        count += 1;
+    }
+    // Ports, counters, watchdog, engine.
+    assert_eq!(count, 5);
+}
+
+#[test]
+fn switch_connects_to_sockets_of_vmms() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("vmm");
+    let connect = ["--connect", path.to_str().unwrap()];
+    let switch = Switch::start(&["b"], &connect);
+    for _ in 0..2 {
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        let before = switch.started("vmm");
+        let mut vmm = Peer::over(socket, SPLIT).unwrap();
+        wait_until(|| switch.started("vmm") > before);
+        let mut b = switch.peer("b", SPLIT);
+        send(&mut vmm, 9, 1, 60);
+        assert_eq!(next(&mut b).len(), 60);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
