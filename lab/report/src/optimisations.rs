@@ -4,8 +4,8 @@ use crate::document::{Look, Section, Span, Table};
 use crate::figures;
 use crate::report::{Optimisation, Report};
 use serde::Serialize;
-use trapline_abi::{Direction, Op};
-use trapline_model::{names, Clock};
+use trapline_abi::Direction;
+use trapline_model::names;
 
 /// Least gain in percent for each percent of code: the rule of lguest (Russell, "lguest: Implementing the little Linux
 /// hypervisor", Ottawa Linux Symposium 2007).
@@ -116,6 +116,8 @@ mod tests {
     use crate::document::style::Style;
     use crate::{render, Format};
     use expect_test::expect;
+    use trapline_abi::Op;
+    use trapline_model::Clock;
 
     fn optimisation(op: Op, without: f64, with: f64, lines: u32) -> Optimisation {
         Optimisation {
