@@ -1,11 +1,13 @@
 //! The conformance suite: its guests leave the same trace of exits on `/dev/kvm` of this host and of the
-//! simulated machine.
+//! simulated machine, and on NOVA.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
+use trapline_environments::sim::nova_conformance;
 use trapline_environments::sim::programs::{self, Output, Program};
 use trapline_environments::Limits;
+use trapline_interface::conformance::PARTS;
 use trapline_tests::run::Place;
 use trapline_tests::{has_kvm, has_qemu, parts, settings, skip};
 
@@ -84,6 +86,45 @@ fn simulated_machine_and_host_conform() {
     }
     for (part, trace) in parts_of(&here.stdout) {
         assert_eq!(Some(&trace), simulated.get(&part), "{part}");
+    }
+}
+
+#[test]
+fn nova_conforms() {
+    if !Place::new().has("sim/nova", "conformance") {
+        return;
+    }
+    let limits = Limits::timeout(Duration::from_secs(60));
+    let mut output = b"\n".to_vec();
+    for part in PARTS {
+        let result = nova_conformance(&settings(), part, &limits);
+        let result = result.unwrap_or_else(|error| panic!("{part}: {error}"));
+        assert!(result.has_passed, "{part}: {}", result.messages);
+        output.extend(result.trace.bytes());
+    }
+    let expected = [
+        (
+            "dirty tracking",
+            "the kernel does not track a guest's writes",
+        ),
+        ("halts in the guest", "a guest cannot halt without leaving"),
+        (
+            "interrupt delivery",
+            "no interrupt controllers for devices in the kernel",
+        ),
+        (
+            "processors",
+            "no interrupt controllers for devices in the kernel",
+        ),
+    ];
+    let expected = expected.map(|(part, why)| (part.to_owned(), why.to_owned()));
+    assert_eq!(skipped(&output), expected);
+    let on_nova = parts_of(&output);
+    let simulated = simulate(&[PROGRAM]);
+    let on_kvm = parts_of(&simulated[0].console);
+    for part in ["accesses:", "memory:", "interrupts:"] {
+        assert!(on_nova[part].len() > 5, "{on_nova:?}");
+        assert_eq!(on_nova[part], on_kvm[part], "{part}");
     }
 }
 

@@ -162,6 +162,11 @@ impl<R: Requests> Apic<R> {
         (vector / 16 > priority / 16).then_some(vector as u8)
     }
 
+    /// Requests an interrupt.
+    pub fn request(&mut self, vector: u8) {
+        self.requests.request(vector);
+    }
+
     /// Moves an interrupt into service.
     pub fn accept(&mut self, vector: u8) {
         self.requests.clear(vector);

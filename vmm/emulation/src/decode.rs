@@ -4,17 +4,20 @@
 //! Opcodes are those of the Intel SDM volume 2, appendix A. Instructions that are not listed are not decoded;
 //! their memory operands can be RAM only.
 
+mod computation;
 mod reader;
+mod string;
 
+pub use self::string::{PortString, StringMove};
+
+use self::computation::{one_byte_computation, two_byte_form};
 use self::reader::Reader;
-use crate::compute::{Computation, Operation};
+use self::string::string;
+use crate::compute::Computation;
 use crate::GuestRegisters;
 
 /// Longest instruction in bytes.
 pub const LONGEST: usize = 15;
-
-/// Direction flag: string instructions go downwards.
-const DIRECTION: u64 = 1 << 10;
 
 const RAX: u8 = 0;
 const RCX: u8 = 1;
@@ -43,15 +46,6 @@ pub enum Privileged {
     FlushPage,
 }
 
-/// A port access through memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortString {
-    pub port: u16,
-    pub size: u8,
-    pub is_write: bool,
-    pub is_repeated: bool,
-}
-
 /// Access to a memory operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -71,6 +65,16 @@ pub enum Form {
     },
     /// Stores a value.
     Store(u64),
+    /// Computes with the operand.
+    Compute(Computation),
+    /// Pushes the operand.
+    Push,
+    /// Jumps to the address in the operand.
+    Jump,
+    /// Calls the function whose address is in the operand.
+    Call,
+    /// Moves one element of a string.
+    String(StringMove),
     /// Anything else.
     Other,
 }
@@ -83,8 +87,6 @@ pub struct Operand {
     pub size: u8,
     pub access: Access,
     pub form: Form,
-    /// Computation with the value read, of an instruction that is [`Form::Other`].
-    pub computation: Option<Computation>,
 }
 
 /// Decodes a privileged instruction. Returns it with its length.
@@ -113,6 +115,7 @@ pub fn privileged(code: &[u8], registers: &impl GuestRegisters) -> Option<(Privi
             size,
             is_write,
             is_repeated: reader.is_repeated || reader.has_f2,
+            segment: if is_write { reader.segment } else { 0 },
         }),
         0xf4 => Privileged::Halt,
         0xfa => Privileged::SetInterrupts(false),
@@ -189,51 +192,29 @@ fn one_byte(reader: &mut Reader<'_, impl GuestRegisters>, opcode: u8) -> Option<
         length => reader.signed(length)?,
     };
     let form = match opcode {
-        0x8a | 0x8b if !reader.is_high(register, size) => Form::Load {
-            register,
+        0x8a | 0x8b => Form::Load {
+            register: reader.destination(register, size),
             size,
             is_signed: false,
         },
+        0x63 => Form::Load {
+            register,
+            size: reader.wide(),
+            is_signed: true,
+        },
         0x88 | 0x89 => Form::Store(reader.value(register, size)),
         0xc6 | 0xc7 => Form::Store(immediate),
-        _ => Form::Other,
+        0xff if group == 2 => Form::Call,
+        0xff if group == 4 => Form::Jump,
+        0xff if group == 6 => Form::Push,
+        _ => one_byte_computation(reader, opcode, register, immediate, size)
+            .map_or(Form::Other, Form::Compute),
     };
-    let computation = (access == Read).then(|| {
-        let other = match opcode {
-            0x80 | 0x81 | 0x83 | 0xf6 | 0xf7 => immediate,
-            _ => reader.value(register, size),
-        };
-        computation(opcode, register, other, size)
-    });
-    let address = reader.resolve(address);
     Some(Operand {
-        address,
+        address: reader.resolve(address),
         size,
         access,
         form,
-        computation: computation.flatten(),
-    })
-}
-
-/// Returns the computation of an instruction that only reads its memory operand.
-fn computation(opcode: u8, register: u8, other: u64, size: u8) -> Option<Computation> {
-    let kept = (opcode & 0x38 != 0x38).then_some(register);
-    let (number, is_first, register) = match opcode {
-        // cmp r/m, r; then operations on r, r/m.
-        0x38 | 0x39 => (7, true, None),
-        0x00..=0x3f => (opcode >> 3, false, kept),
-        0x80 | 0x81 | 0x83 => (7, true, None),
-        // test.
-        0x84 | 0x85 => (4, true, None),
-        0xf6 | 0xf7 if register & 7 < 2 => (4, true, None),
-        _ => return None,
-    };
-    Some(Computation {
-        operation: Operation::from_number(number)?,
-        other,
-        is_first,
-        register,
-        size,
     })
 }
 
@@ -278,49 +259,17 @@ fn two_bytes(reader: &mut Reader<'_, impl GuestRegisters>) -> Option<Operand> {
         0xc3 if is_plain && !reader.is_16_bit => (Write, wide, 0),
         _ => return None,
     };
-    if immediate != 0 {
-        reader.signed(immediate)?;
-    }
-    let form = match opcode {
-        0xb6 | 0xb7 | 0xbe | 0xbf => Form::Load {
-            register: mod_rm.register,
-            size: wide,
-            is_signed: opcode >= 0xbe,
-        },
-        _ => Form::Other,
+    let immediate = match immediate {
+        0 => 0,
+        length => reader.signed(length)?,
     };
+    let form = two_byte_form(reader, opcode, mod_rm.register, immediate, size);
     Some(Operand {
         address: reader.resolve(address),
         size,
         access,
         form,
-        computation: None,
     })
-}
-
-/// One element of `movs`, `stos` or `lods`: the operand that `is_accessed`.
-fn string(
-    reader: &Reader<'_, impl GuestRegisters>,
-    opcode: u8,
-    is_accessed: impl Fn(&Operand) -> bool,
-) -> Option<Operand> {
-    let size = reader.size(opcode);
-    let (from, to) = (reader.registers.get(RSI), reader.registers.get(RDI));
-    let operand = |address, access| Operand {
-        address,
-        size,
-        access,
-        form: Form::Other,
-        computation: None,
-    };
-    let source = operand(from.wrapping_add(reader.segment), Access::Read);
-    let target = operand(to, Access::Write);
-    let candidates = match opcode {
-        0xa4 | 0xa5 => [Some(source), Some(target)],
-        0xaa | 0xab => [None, Some(target)],
-        _ => [Some(source), None],
-    };
-    candidates.into_iter().flatten().find(is_accessed)
 }
 
 /// `mov` between the accumulator and an address in the instruction.
@@ -343,7 +292,6 @@ fn absolute(reader: &mut Reader<'_, impl GuestRegisters>, opcode: u8) -> Option<
         size,
         access,
         form,
-        computation: None,
     })
 }
 
@@ -354,37 +302,10 @@ impl Operand {
     }
 }
 
-impl PortString {
-    /// Address of the element.
-    pub fn address(&self, registers: &impl GuestRegisters) -> u64 {
-        registers.get(self.index())
-    }
-
-    fn index(&self) -> u8 {
-        match self.is_write {
-            true => RSI,
-            false => RDI,
-        }
-    }
-
-    /// Returns true if no element is left.
-    pub fn is_done(&self, registers: &impl GuestRegisters) -> bool {
-        self.is_repeated && registers.get(RCX) == 0
-    }
-
-    /// Moves on to the next element. Returns true if this one was the last.
-    pub fn advance(&self, registers: &mut impl GuestRegisters) -> bool {
-        let size = u64::from(self.size);
-        let step = match registers.flags() & DIRECTION {
-            0 => size,
-            _ => size.wrapping_neg(),
-        };
-        let at = self.address(registers).wrapping_add(step);
-        registers.set(self.index(), 8, at);
-        if self.is_repeated {
-            registers.set(RCX, 8, registers.get(RCX).wrapping_sub(1));
-        }
-        !self.is_repeated || registers.get(RCX) == 0
+impl Form {
+    /// Returns whether it moves a value between a register and memory, and nothing else.
+    pub fn is_plain(&self) -> bool {
+        matches!(self, Self::Load { .. } | Self::Store(_))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Parts of a CPU that some hypervisors leave to the VMM: the local APIC ([`apic`]), the decoding of an
-//! instruction ([`decode`]), arithmetic with what a device returned ([`compute`]), and the walk through the guest's page tables ([`paging`]). `no_std`.
+//! instruction ([`decode`]) and its execution on device memory ([`execute`], [`compute`]), and the walk through the
+//! guest's page tables ([`paging`]). `no_std`.
 #![no_std]
 
 #[cfg(test)]
@@ -8,7 +9,11 @@ extern crate std;
 pub mod apic;
 pub mod compute;
 pub mod decode;
+pub mod execute;
 pub mod paging;
+
+/// Number of `ah`, which `ch`, `dh` and `bh` follow.
+pub const HIGH_BYTES: u8 = 16;
 
 /// The registers of a stopped vCPU.
 pub trait GuestRegisters {
@@ -19,11 +24,29 @@ pub trait GuestRegisters {
     /// 2 keep the rest.
     fn set(&mut self, number: u8, size: u8, value: u64);
 
+    /// Sets the low `size` bytes of a register operand: a general register, or from [`HIGH_BYTES`] the second byte of
+    /// one of the first four.
+    fn set_operand(&mut self, number: u8, size: u8, value: u64) {
+        match number.checked_sub(HIGH_BYTES) {
+            None => self.set(number, size, value),
+            Some(number) => {
+                let kept = self.get(number) & !0xff00;
+                self.set(number, 8, kept | (value & 0xff) << 8);
+            }
+        }
+    }
+
     /// Returns the address of the instruction.
     fn instruction(&self) -> u64;
 
+    /// Sets the address of the next instruction.
+    fn set_instruction(&mut self, address: u64);
+
     /// Returns `rflags`.
     fn flags(&self) -> u64;
+
+    /// Sets `rflags`.
+    fn set_flags(&mut self, flags: u64);
 
     /// Returns the base addresses of segments `fs` and `gs`.
     fn segment_bases(&self) -> [u64; 2];

@@ -12,7 +12,6 @@
 
 extern crate alloc;
 
-#[cfg(feature = "std")]
 pub mod conformance;
 #[cfg(feature = "std")]
 pub mod fake;

@@ -118,9 +118,22 @@ impl Doorbell {
 
     /// Clears the counter; returns true if it was not zero.
     pub fn take(&self) -> bool {
+        self.count() != 0
+    }
+
+    /// Clears and returns the counter.
+    pub fn count(&self) -> u64 {
         let mut count = [0; 8];
-        // SAFETY: the buffer has the length that is read.
-        let read = unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), 8) };
-        read == 8
+        // SAFETY: the buffer has the length that is read. An empty counter is not.
+        unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), 8) };
+        u64::from_ne_bytes(count)
+    }
+}
+
+#[cfg(not(feature = "std"))]
+impl Doorbell {
+    /// Returns the counter.
+    pub fn count(&self) -> u64 {
+        match *self {}
     }
 }

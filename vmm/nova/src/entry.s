@@ -21,6 +21,12 @@ trapline_enter_guest:
 trapline_exit_portal:
     ret
 
+.globl trapline_handler_portal
+/* First message of the handler, from the main thread. */
+trapline_handler_portal:
+    call trapline_run
+    ud2
+
 .globl trapline_exception_portal
 /* Exceptions of the root task, and the start of its threads; rdi is the number of the portal. */
 trapline_exception_portal:
@@ -79,7 +85,7 @@ memcmp:
 
 .bss
 .balign 4096
-.skip 0x10000
+.skip 0x1000
 trapline_root_stack:
 .skip 0x10000
 .globl trapline_handler_stack

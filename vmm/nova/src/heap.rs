@@ -4,7 +4,7 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Heap of the program, which threads other than the main one and the handler do not use.
+/// Heap of the program.
 struct Heap {
     next: AtomicUsize,
     end: AtomicUsize,
@@ -25,26 +25,24 @@ pub unsafe fn set(start: usize, length: usize) {
     HEAP.end.store(start + length, Ordering::Relaxed);
 }
 
-// SAFETY: blocks do not overlap, are aligned and within the memory of `set`. The main thread no longer runs when the
-// handler does, so they do not race.
+// SAFETY: blocks do not overlap, are aligned and within the memory of `set`. Changes of `next` are atomic, because a
+// thread may interrupt another.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let start = self
-            .next
-            .load(Ordering::Relaxed)
-            .next_multiple_of(layout.align());
-        match start.checked_add(layout.size()) {
-            Some(end) if end <= self.end.load(Ordering::Relaxed) => {
-                self.next.store(end, Ordering::Relaxed);
-                start as *mut u8
-            }
-            _ => core::ptr::null_mut(),
-        }
+        let end = self.end.load(Ordering::Relaxed);
+        let start = |next: usize| next.next_multiple_of(layout.align());
+        let behind = |next| {
+            start(next)
+                .checked_add(layout.size())
+                .filter(|it| *it <= end)
+        };
+        let taken = (self.next).fetch_update(Ordering::Relaxed, Ordering::Relaxed, behind);
+        taken.map_or(core::ptr::null_mut(), |next| start(next) as *mut u8)
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if block as usize + layout.size() == self.next.load(Ordering::Relaxed) {
-            self.next.store(block as usize, Ordering::Relaxed);
-        }
+        let (block, behind) = (block as usize, block as usize + layout.size());
+        let order = Ordering::Relaxed;
+        let _not_the_last = self.next.compare_exchange(behind, block, order, order);
     }
 }

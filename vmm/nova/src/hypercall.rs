@@ -10,11 +10,13 @@ pub type Selector = u64;
 /// Numbers of hypercalls.
 #[derive(Clone, Copy)]
 enum Call {
+    Ipc = 0,
     CreatePd = 2,
     CreateEc = 3,
     CreateSc = 4,
     CreatePt = 5,
     CreateSm = 6,
+    Revoke = 7,
     Misc = 8,
     EcCtrl = 9,
     PtCtrl = 11,
@@ -26,8 +28,8 @@ const TIMEOUT: u8 = 1;
 
 /// Lowest address that is not the user's. The information page and the main thread's UTCB are below it.
 pub const USER_END: u64 = 0x7fff_c000_0000;
-/// UTCB of the main thread.
-const MAIN_UTCB: u64 = USER_END - 0x2000;
+/// UTCB of the handler of exits.
+pub const HANDLER_UTCB: u64 = 0x2000_0000;
 
 /// Types of capability ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +39,17 @@ pub enum Space {
     Objects = 3,
 }
 
-/// A capability range descriptor (`include/crd.hpp`): 2^order items from `base`, with all rights.
-const fn range(space: Space, base: u64, order: u64) -> u64 {
-    base << 12 | order << 7 | 0x1f << 2 | space as u64
+/// Rights to memory or other items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    All = 0x1f,
+    /// Read and execute.
+    ReadOnly = 0b101,
+}
+
+/// A capability range descriptor (`include/crd.hpp`): 2^order items from `base`.
+const fn range(space: Space, base: u64, order: u64, rights: Rights) -> u64 {
+    base << 12 | order << 7 | (rights as u64) << 2 | space as u64
 }
 
 /// Destination of delegated memory.
@@ -88,7 +98,7 @@ fn checked(
 /// Creates a protection domain with the 256 exit portals from `portals`.
 pub fn create_domain(domain: Selector, parent: Selector, portals: Selector) -> Result<()> {
     const QUOTA_PAGES: u64 = 0x200;
-    let given = range(Space::Objects, portals, 8);
+    let given = range(Space::Objects, portals, 8, Rights::All);
     let quota = QUOTA_PAGES | QUOTA_PAGES << 32;
     checked(
         "create a protection domain",
@@ -199,6 +209,24 @@ pub fn recall(thread: Selector) {
     let _valid = unsafe { call(Call::EcCtrl, 0, thread, [0; 4]) };
 }
 
+/// Sends a message to the handler of `portal`, and waits for its reply.
+pub fn send(portal: Selector) -> Result<()> {
+    checked("start the handler", Call::Ipc, 0, portal, [0; 4])
+}
+
+/// Reads `parts` of the state of a vCPU that waits for the reply to its exit, into the handler's UTCB. The vCPU then
+/// exits to its recall portal.
+pub fn read_state(vcpu: Selector, parts: Parts) -> Result<()> {
+    const READ_STATE: u64 = 6;
+    checked(
+        "read the state of a vCPU",
+        Call::EcCtrl,
+        READ_STATE,
+        vcpu,
+        [parts.0, 0, 0, 0],
+    )
+}
+
 /// Kernel and ports of the machine, or this program's memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -206,14 +234,22 @@ pub enum Source {
     Own,
 }
 
-/// Maps 2^order pages or ports from `from` to `to`, in this program or, as guest memory, in `domain`. Only the main
-/// thread calls it.
+/// Destination of a mapping: a domain, and its rights.
+#[derive(Clone, Copy)]
+pub struct Destination {
+    pub domain: Selector,
+    /// The destination is guest memory.
+    pub is_guest: bool,
+    pub rights: Rights,
+}
+
+/// Maps 2^order pages or ports from `from` to `to`. Only the handler calls it.
 ///
 /// # Safety
 /// Nothing uses the destination.
 pub unsafe fn delegate(
     own: Selector,
-    domain: Selector,
+    destination: Destination,
     space: Space,
     (source, from): (Source, u64),
     to: u64,
@@ -226,40 +262,67 @@ pub unsafe fn delegate(
     } else {
         0
     };
-    let to_guest = if domain == own { 0 } else { TO_GUEST };
+    let to_guest = if destination.is_guest { TO_GUEST } else { 0 };
     let hotspot = to << 12 | 1 | from_kernel | to_guest;
-    // SAFETY: the UTCB of the main thread is mapped, and only its kernel reads it. Typed items are at its end.
+    let head = HANDLER_UTCB as *mut u64;
+    // SAFETY: the UTCB of the handler is mapped, and only its kernel reads it. Typed items are at its end, behind the
+    // message of an exit.
     unsafe {
-        let item = (MAIN_UTCB + 4096 - 16) as *mut u64;
-        item.write_volatile(range(space, from, order));
+        let item = (HANDLER_UTCB + 4096 - 16) as *mut u64;
+        item.write_volatile(range(space, from, order, destination.rights));
         item.add(1).write_volatile(hotspot);
-        (MAIN_UTCB as *mut u64).write_volatile(TYPED_ITEM);
+        head.write_volatile(TYPED_ITEM);
     }
     let everything = space as u64 | 0x1f << 7 | 0x1f << 2;
+    let arguments = [everything, destination.domain, 0, 0];
     // SAFETY: by this function's contract.
-    let status = unsafe { call(Call::Misc, DELEGATE, own, [everything, domain, 0, 0]) };
+    let status = unsafe { call(Call::Misc, DELEGATE, own, arguments) };
+    // SAFETY: as above. The reply to an exit has no items.
+    unsafe { head.write_volatile(0) };
     check("map memory or ports", status)
 }
 
-/// Maps `pages` pages as [`delegate`] does, in the largest blocks that both addresses allow.
+/// Splits a range of pages into the largest blocks that both addresses allow: the first pages and the order of each.
+fn blocks(mut from: u64, mut to: u64, mut pages: u64) -> impl Iterator<Item = (u64, u64, u64)> {
+    core::iter::from_fn(move || {
+        let order = (from | to)
+            .trailing_zeros()
+            .min(pages.checked_ilog2()?)
+            .into();
+        let block = (from, to, order);
+        from += 1_u64 << order;
+        to += 1_u64 << order;
+        pages -= 1_u64 << order;
+        Some(block)
+    })
+}
+
+/// Maps `pages` pages as [`delegate`] does.
 ///
 /// # Safety
 /// Nothing uses the destination.
 pub unsafe fn delegate_pages(
     own: Selector,
-    domain: Selector,
-    (source, mut from): (Source, u64),
-    mut to: u64,
-    mut pages: u64,
+    destination: Destination,
+    (source, from): (Source, u64),
+    to: u64,
+    pages: u64,
 ) -> Result<()> {
-    while pages > 0 {
-        let order = (from | to).trailing_zeros().min(pages.ilog2());
+    for (from, to, order) in blocks(from, to, pages) {
         let source = (source, from);
         // SAFETY: by this function's contract.
-        unsafe { delegate(own, domain, Space::Memory, source, to, order.into())? };
-        from += 1 << order;
-        to += 1 << order;
-        pages -= 1 << order;
+        unsafe { delegate(own, destination, Space::Memory, source, to, order)? };
+    }
+    Ok(())
+}
+
+/// Unmaps `pages` pages of guest memory.
+pub fn revoke_pages(domain: Selector, at: u64, pages: u64) -> Result<()> {
+    const SELF_AND_REMOTE: u64 = 3;
+    for (_, at, order) in blocks(at, at, pages) {
+        let pages = range(Space::Memory, at, order, Rights::All);
+        let arguments = [pages, domain, 0, 0];
+        checked("unmap memory", Call::Revoke, SELF_AND_REMOTE, 0, arguments)?;
     }
     Ok(())
 }

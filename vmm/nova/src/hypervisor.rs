@@ -1,9 +1,11 @@
 //! The VM interface on NOVA: one virtual machine, a protection domain whose exits this program handles.
 
 use crate::hypercall::{
-    create_domain, create_handler, create_portal, create_thread, delegate_pages, Selector, Source,
+    create_domain, create_portal, create_thread, delegate_pages, revoke_pages, Destination, Rights,
+    Selector, Source, HANDLER_UTCB,
 };
-use crate::memory::Memory;
+use crate::lines;
+use crate::memory::{Attached, Memory};
 use crate::timer::VCPU;
 use crate::utcb::Utcb;
 use crate::vcpu::{self, NovaVcpu};
@@ -22,17 +24,13 @@ const GUEST: Selector = 83;
 const PORTALS: Selector = 0x100;
 const EXITS: u64 = 256;
 /// Handler of exits.
-const HANDLER: Selector = 64;
-const HANDLER_UTCB: u64 = 0x2000_0000;
+pub const HANDLER: Selector = 64;
 
 extern "C" {
-    static trapline_handler_stack: u8;
     fn trapline_exit_portal();
-    /// Code of the handler, first entered by the exit that starts the vCPU.
-    fn trapline_run_machine() -> !;
 }
 
-/// The hypervisor. Only the main thread uses it, once.
+/// The hypervisor. Only the handler of exits uses it, once.
 pub struct Nova;
 
 /// The virtual machine.
@@ -48,10 +46,10 @@ impl Hypervisor for Nova {
         Ok(Caps {
             ring0: Ring0::Native,
             vcpus: 1,
-            irq_lines: false,
+            irq_lines: true,
             irq_pins: false,
             doorbells: false,
-            read_only: false,
+            read_only: true,
             dirty: false,
             tsc_offset: true,
             kernel_exits: false,
@@ -67,14 +65,6 @@ impl Hypervisor for Nova {
         if spec.halt_in_guest || spec.cpus != 1 || spec.controllers == Controllers::Full {
             return Err(Error::Unsupported("create such a VM"));
         }
-        // SAFETY: the stack is memory of this program, and nothing else uses it yet. The first message starts behind
-        // the function that waits for it, which returns to the handler.
-        let stack = unsafe {
-            let top = (&raw const trapline_handler_stack as *mut u64).sub(2);
-            top.write(trapline_run_machine as *const () as u64);
-            top as u64
-        };
-        create_handler(HANDLER, OWN, HANDLER_UTCB, stack)?;
         for exit in 0..EXITS {
             let entry = trapline_exit_portal as *const () as u64;
             create_portal(PORTALS + exit, OWN, HANDLER, vcpu::parts(exit), entry)?;
@@ -93,24 +83,42 @@ impl Vm for NovaVm {
     fn attach(&self, at: Gpa, region: Arc<Region>, access: Access) -> Result<()> {
         let page = PAGE as u64;
         let length = region.len() as u64;
-        let overlaps = |(start, there): &(u64, Arc<Region>)| {
-            *start < at.0 + length && at.0 < start + there.len() as u64
+        let end = at.0.checked_add(length);
+        let overlaps = |there: &Attached| {
+            let there_end = there.start + there.region.len() as u64;
+            end.is_none_or(|end| there.start < end) && at.0 < there_end
         };
         let mut regions = self.memory.0.borrow_mut();
-        if access != Access::ReadWrite || !at.0.is_multiple_of(page) || regions.iter().any(overlaps)
-        {
-            let reason = "memory is attached there, or the address or the access is not supported";
+        if end.is_none() || !at.0.is_multiple_of(page) || regions.iter().any(overlaps) {
+            let reason = "memory is attached there, or the address is not a multiple of a page";
             return Err(Error::BadAttach { at, reason });
         }
         let source = (Source::Own, region.address().as_ptr() as u64 / page);
+        let guest = Destination {
+            domain: GUEST,
+            is_guest: true,
+            rights: match access {
+                Access::ReadWrite => Rights::All,
+                Access::ReadOnly => Rights::ReadOnly,
+            },
+        };
         // SAFETY: nothing is attached there.
-        unsafe { delegate_pages(OWN, GUEST, source, at.0 / page, length / page)? };
-        regions.push((at.0, region));
+        unsafe { delegate_pages(OWN, guest, source, at.0 / page, length / page)? };
+        regions.push(Attached {
+            start: at.0,
+            region,
+            access,
+        });
         Ok(())
     }
 
-    fn detach(&self, _: Gpa) -> Result<Arc<Region>> {
-        Err(Error::Unsupported("detach memory"))
+    fn detach(&self, at: Gpa) -> Result<Arc<Region>> {
+        let mut regions = self.memory.0.borrow_mut();
+        let index = regions.iter().position(|there| there.start == at.0);
+        let there = regions.remove(index.ok_or(Error::NotAttached(at))?);
+        let pages = there.region.len() / PAGE;
+        revoke_pages(GUEST, at.0 / PAGE as u64, pages as u64)?;
+        Ok(there.region)
     }
 
     fn track_dirty(&self, _: Gpa, _: bool) -> Result<()> {
@@ -137,8 +145,11 @@ impl Vm for NovaVm {
         ))
     }
 
-    fn irq_line(&self, _: IrqId) -> Result<IrqLine> {
-        Err(Error::Unsupported("deliver interrupts from other threads"))
+    fn irq_line(&self, irq: IrqId) -> Result<IrqLine> {
+        if !self.has_apic || irq.vcpu != VcpuId(0) {
+            return Err(Error::Unsupported("interrupt this vCPU"));
+        }
+        Ok(lines::line(irq.vector))
     }
 
     fn irq_pin(&self, _: u8) -> Result<IrqLine> {

@@ -2,7 +2,8 @@
 //!
 //! NOVA boots it with two modules: this program, and the image with its command line. [`root`] receives memory, ports
 //! and modules from NOVA, creates the virtual machine through the VM interface ([`hypervisor`], [`vcpu`]) and runs
-//! the monitor's run loop in the handler of the vCPU's exits.
+//! the monitor's run loop in the handler of the vCPU's exits. In place of the image it runs a part of the conformance suite
+//! if its command line says so.
 //!
 //! The crate is compiled twice, as the image is: in a workspace build it is a stub, whose tests check the parts that
 //! need no NOVA; with `--cfg trapline_image` it is the root task. Method: the hypercalls and data structures of NOVA,
@@ -14,6 +15,8 @@
 extern crate alloc;
 
 #[cfg(trapline_image)]
+mod conformance;
+#[cfg(trapline_image)]
 mod heap;
 #[cfg(any(test, trapline_image))]
 mod hip;
@@ -21,6 +24,8 @@ mod hip;
 mod hypercall;
 #[cfg(trapline_image)]
 mod hypervisor;
+#[cfg(trapline_image)]
+mod lines;
 #[cfg(trapline_image)]
 mod machine;
 #[cfg(trapline_image)]

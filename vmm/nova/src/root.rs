@@ -4,13 +4,15 @@ use crate::heap;
 use crate::hip::{Hip, Module, Range};
 use crate::hypercall::{
     create_handler, create_portal, create_semaphore, create_thread, delegate, delegate_pages,
-    schedule, set_portal_number, wait, Selector, Source, Space, USER_END,
+    schedule, send, set_portal_number, wait, Destination, Rights, Selector, Source, Space,
+    HANDLER_UTCB, USER_END,
 };
-use crate::hypervisor::OWN;
-use crate::machine::{assemble, fail};
+use crate::hypervisor::{HANDLER, OWN};
+use crate::machine::fail;
 use crate::ports::PORTS;
 use crate::timer::{self, HALT_SEMAPHORE, SEMAPHORE as TIMER_SEMAPHORE};
 use crate::utcb::{Parts, Utcb};
+use crate::{conformance, machine};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -22,10 +24,15 @@ use trapline_interface::{Region, PAGE};
 global_asm!(include_str!("entry.s"), options(att_syntax));
 
 extern "C" {
+    static trapline_handler_stack: u8;
     static trapline_exception_stack: u8;
     static trapline_timer_stack: u8;
+    fn trapline_handler_portal();
     fn trapline_exception_portal();
 }
+
+/// Portal by which the main thread starts the handler of exits, which does everything else.
+const HANDLER_START: Selector = 66;
 
 /// Handler of this program's exceptions, and its UTCB.
 const EXCEPTIONS: Selector = 65;
@@ -46,14 +53,26 @@ const NEVER: Selector = 89;
 /// Virtual addresses of heap, modules and guest memory.
 const HEAP: u64 = 0x3000_0000;
 const MODULES: u64 = 0x3800_0000;
-const WORDS: u64 = 0x3f00_0000;
-const GUEST_MEMORY: u64 = 0x4000_0000;
+/// Command lines of this program and of the image.
+const OWN_WORDS: u64 = 0x3f00_0000;
+const WORDS: u64 = 0x3f10_0000;
+pub const GUEST_MEMORY: u64 = 0x4000_0000;
 
 const HEAP_SIZE: u64 = 1 << 20;
 const MIB: u64 = 1 << 20;
 
 /// Word of the module's command line with the size of guest memory, in MiB; words behind it are the image's.
 const MEMORY: &str = "memory=";
+
+/// Word of this program's command line with the part of the conformance suite.
+const CONFORMANCE: &str = "conformance=";
+
+/// Mappings for this program.
+const TO_OWN: Destination = Destination {
+    domain: OWN,
+    is_guest: false,
+    rights: Rights::All,
+};
 
 /// Physical memory above this address is not used.
 const PHYSICAL_LIMIT: u64 = 1 << 32;
@@ -65,25 +84,42 @@ const PHYSICAL_LIMIT: u64 = 1 << 32;
 #[no_mangle]
 unsafe extern "C" fn trapline_root_main(hip: *const [u8; PAGE]) -> ! {
     debug_assert_eq!(hip as u64, USER_END - PAGE as u64);
+    // Errors have no place to be reported before the handler has its ports.
+    let _unreported = start_handler();
+    loop {
+        wait(NEVER, 0);
+    }
+}
+
+fn start_handler() -> trapline_interface::Result<()> {
+    handle_exceptions()?;
+    let stack = &raw const trapline_handler_stack as u64;
+    create_handler(HANDLER, OWN, HANDLER_UTCB, stack)?;
+    let entry = trapline_handler_portal as *const () as u64;
+    create_portal(HANDLER_START, OWN, HANDLER, Parts::NONE, entry)?;
+    send(HANDLER_START)
+}
+
+/// The handler of exits: runs the machine until it stops.
+#[no_mangle]
+extern "C" fn trapline_run() -> ! {
+    let hip = (USER_END - PAGE as u64) as *const [u8; PAGE];
     // SAFETY: NOVA maps the page, read-only.
-    let started = match Hip::new(unsafe { &*hip }) {
-        Some(hip) => start(&hip),
+    let run = match Hip::new(unsafe { &*hip }) {
+        Some(hip) => run(&hip),
         None => Err("NOVA's information page has another format".to_owned()),
     };
-    match started {
-        Ok(()) => loop {
-            wait(NEVER, 0);
-        },
+    match run {
+        Ok(()) => fail(&"the machine has stopped"),
         Err(error) => fail(&error),
     }
 }
 
-fn start(hip: &Hip<'_>) -> Result<(), String> {
-    handle_exceptions().map_err(|error| error.to_string())?;
+fn run(hip: &Hip<'_>) -> Result<(), String> {
     for (port, order) in PORTS {
         let (source, to) = ((Source::Kernel, port.into()), port.into());
         // SAFETY: ports are no memory.
-        let mapped = unsafe { delegate(OWN, OWN, Space::Ports, source, to, order) };
+        let mapped = unsafe { delegate(OWN, TO_OWN, Space::Ports, source, to, order) };
         mapped.map_err(|error| error.to_string())?;
     }
     let heap = hip.free(HEAP_SIZE, HEAP_SIZE, PHYSICAL_LIMIT);
@@ -91,19 +127,25 @@ fn start(hip: &Hip<'_>) -> Result<(), String> {
     map_range(heap, HEAP)?;
     // SAFETY: mapped above, for nothing else.
     unsafe { heap::set(HEAP as usize, HEAP_SIZE as usize) };
-    let image = hip
-        .modules()
-        .nth(1)
-        .ok_or("no module with the image: QEMU -initrd \"trapline-nova,IMAGE memory=MIB WORDS\"")?;
-    let words = command_line(&image)?;
+    let mut modules = hip.modules();
+    let (Some(own), Some(image)) = (modules.next(), modules.next()) else {
+        return Err(
+            "no module with the image: QEMU -initrd \"trapline-nova,IMAGE memory=MIB WORDS\""
+                .to_owned(),
+        );
+    };
+    let own_words = command_line(&own, OWN_WORDS)?;
+    let words = command_line(&image, WORDS)?;
     let (mib, words) = memory_size(&words)?;
-    let bytes = contents(&image)?;
     let memory = hip.free(mib * MIB, 4 * MIB, heap.address);
     let memory = memory.ok_or_else(|| format!("no {mib} MiB of free memory for the guest"))?;
     map_range(memory, GUEST_MEMORY)?;
     let region = clear(memory.size)?;
     start_timer().map_err(|error| error.to_string())?;
-    assemble(bytes, words, region)
+    match own_words.strip_prefix(CONFORMANCE) {
+        Some(part) => conformance::run(part, &region),
+        None => machine::run(contents(&image)?, words, region),
+    }
 }
 
 fn handle_exceptions() -> trapline_interface::Result<()> {
@@ -131,7 +173,7 @@ fn map_range(range: Range, to: u64) -> Result<(), String> {
     let source = (Source::Kernel, range.address / page);
     let pages = range.size.div_ceil(page);
     // SAFETY: the addresses are reserved by the constants above, each for one range.
-    let mapped = unsafe { delegate_pages(OWN, OWN, source, to / page, pages) };
+    let mapped = unsafe { delegate_pages(OWN, TO_OWN, source, to / page, pages) };
     mapped.map_err(|error| error.to_string())
 }
 
@@ -142,7 +184,7 @@ fn contents(module: &Module) -> Result<&'static [u8], String> {
         address: module.range.address - offset,
         size: module.range.size + offset,
     };
-    if range.size > WORDS - MODULES {
+    if range.size > OWN_WORDS - MODULES {
         return Err("the image is too large".to_owned());
     }
     map_range(range, MODULES)?;
@@ -152,21 +194,18 @@ fn contents(module: &Module) -> Result<&'static [u8], String> {
     })
 }
 
-/// Returns the command line of a module without its first word, the file.
-fn command_line(module: &Module) -> Result<String, String> {
+/// Returns the command line of a module without its first word, the file. It is mapped at `to`.
+fn command_line(module: &Module, to: u64) -> Result<String, String> {
     const PAGES: u64 = 2;
     let offset = module.command_line % PAGE as u64;
     let range = Range {
         address: module.command_line - offset,
         size: PAGES * PAGE as u64,
     };
-    map_range(range, WORDS)?;
+    map_range(range, to)?;
     // SAFETY: mapped above, and nothing writes there.
     let bytes = unsafe {
-        core::slice::from_raw_parts(
-            (WORDS + offset) as *const u8,
-            (range.size - offset) as usize,
-        )
+        core::slice::from_raw_parts((to + offset) as *const u8, (range.size - offset) as usize)
     };
     let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     let text =

@@ -1,18 +1,24 @@
-//! The timer of the vCPU: a thread of higher priority that waits for a deadline and makes the vCPU exit.
+//! The timer: a thread of higher priority that waits for the deadline of the vCPU's timer, and makes the vCPU exit, or
+//! for the time of an action.
 
 use crate::hypercall::{recall, up, wait, Selector};
-use core::sync::atomic::{AtomicU64, Ordering};
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Semaphore for a new deadline, and the vCPU.
 pub const SEMAPHORE: Selector = 87;
 pub const VCPU: Selector = 84;
-/// Semaphore of the halted vCPU, which nothing increments.
+/// Semaphore of the halted vCPU.
 pub const HALT_SEMAPHORE: Selector = 88;
 
-/// Deadline in ticks of the TSC, or 0.
+/// Deadlines in ticks of the TSC, or 0: of the vCPU and of the action.
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
+static ACTION_TIME: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the deadline.
+type Action = Box<dyn FnOnce() + Send>;
+static ACTION: AtomicPtr<Action> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Sets the deadline of the vCPU.
 pub fn set(deadline: Option<u64>) {
     let deadline = deadline.unwrap_or(0);
     if DEADLINE.swap(deadline, Ordering::SeqCst) != deadline {
@@ -20,18 +26,46 @@ pub fn set(deadline: Option<u64>) {
     }
 }
 
-/// Waits until `deadline`.
-pub fn sleep(deadline: u64) {
-    while !wait(HALT_SEMAPHORE, deadline) {}
+/// Calls `action` at `time`, in place of an action that has not been called yet.
+pub fn call_at(time: u64, action: Action) {
+    let action = Box::into_raw(Box::new(action));
+    take(ACTION.swap(action, Ordering::SeqCst));
+    ACTION_TIME.store(time, Ordering::SeqCst);
+    up(SEMAPHORE);
+}
+
+fn take(action: *mut Action) -> Option<Box<Action>> {
+    // SAFETY: made by `call_at` from a box, and taken out of the static by an exchange.
+    (!action.is_null()).then(|| unsafe { Box::from_raw(action) })
+}
+
+/// Makes the vCPU exit, or ends its halt.
+pub fn wake() {
+    recall(VCPU);
+    up(HALT_SEMAPHORE);
+}
+
+/// Waits until `deadline`, if there is one, or for [`wake`].
+pub fn sleep(deadline: Option<u64>) {
+    wait(HALT_SEMAPHORE, deadline.unwrap_or(0));
 }
 
 /// The thread.
 pub extern "C" fn run() -> ! {
     loop {
-        let is_expired = wait(SEMAPHORE, DEADLINE.load(Ordering::SeqCst));
-        if is_expired {
+        let times = [&DEADLINE, &ACTION_TIME].map(|time| time.load(Ordering::SeqCst));
+        let next = times.into_iter().filter(|time| *time != 0).min();
+        if !wait(SEMAPHORE, next.unwrap_or(0)) {
+            continue;
+        }
+        if next == Some(times[0]) {
             DEADLINE.store(0, Ordering::SeqCst);
             recall(VCPU);
+        } else {
+            ACTION_TIME.store(0, Ordering::SeqCst);
+            if let Some(action) = take(ACTION.swap(core::ptr::null_mut(), Ordering::SeqCst)) {
+                action();
+            }
         }
     }
 }

@@ -64,6 +64,11 @@ impl Parts {
         Self(self.0 | other.0)
     }
 
+    /// Returns the parts that `other` does not have.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Returns whether all of `other` is in this set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -108,7 +113,7 @@ pub struct Utcb {
     /// Intercepts (VMCB offsets 0xc and 0x10).
     pub control: [u32; 2],
     cr0: u64,
-    cr2: u64,
+    pub cr2: u64,
     cr3: u64,
     cr4: u64,
     pub xcr0: u64,
@@ -278,8 +283,16 @@ impl GuestRegisters for Utcb {
         self.rip
     }
 
+    fn set_instruction(&mut self, address: u64) {
+        self.rip = address;
+    }
+
     fn flags(&self) -> u64 {
         self.rflags
+    }
+
+    fn set_flags(&mut self, flags: u64) {
+        self.rflags = flags;
     }
 
     fn segment_bases(&self) -> [u64; 2] {

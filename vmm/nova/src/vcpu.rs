@@ -2,12 +2,14 @@
 //! volume 2, appendix C), as NOVA passes them on, and a few of its own (`include/config.hpp`).
 
 mod answers;
+mod emulate;
 mod exits;
 mod interrupts;
 
-use crate::hypercall::recall;
+use crate::hypercall::{read_state, schedule, Selector};
+use crate::hypervisor::OWN;
 use crate::memory::Memory;
-use crate::timer::VCPU;
+use crate::timer::{self, VCPU};
 use crate::utcb::{Parts, Utcb};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -18,9 +20,10 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 use trapline_emulation::apic::{Apic, VECTORS};
 use trapline_emulation::compute::{Computation, FLAGS};
-use trapline_emulation::GuestRegisters;
+use trapline_emulation::execute::{extended, Execution};
+use trapline_emulation::{GuestRegisters, HIGH_BYTES};
 use trapline_interface::{
-    Activity, BootState, Entry, Error, Exit, Kick, Kicker, RegSet, Result, Vcpu, VcpuState,
+    Activity, BootState, Entry, Error, Exit, Kick, Kicker, RegSet, Result, System, Vcpu, VcpuState,
     VcpuStats,
 };
 
@@ -46,6 +49,11 @@ const VALID: u64 = 1 << 31;
 const EXCEPTION: u64 = 3 << 8;
 const HAS_ERROR: u64 = 1 << 11;
 const GENERAL_PROTECTION: u64 = 13;
+const PAGE_FAULT: u64 = 14;
+
+/// Scheduling context of the vCPU, and its priority: below the timer.
+const CONTEXT: Selector = 86;
+const PRIORITY: u64 = 2;
 
 /// Page of the local APIC (Intel SDM volume 3, 11.4.1).
 const APIC: Range<u64> = 0xfee0_0000..0xfee0_1000;
@@ -84,11 +92,15 @@ pub struct NovaVcpu {
     /// Parts to write at the next entry.
     changed: Parts,
     pending: Pending,
+    /// Instruction in progress.
+    execution: Option<Execution>,
     is_started: bool,
     is_halted: bool,
-    /// The APIC has changed: an interrupt may be pending.
-    may_interrupt: bool,
+    /// There is something to do before the next entry: an interrupt may be pending, or an instruction is in progress.
+    has_work: bool,
     exits: u64,
+    /// Number of an exit, and parts that are valid beyond those of its message.
+    valid: (u64, Parts),
 }
 
 /// Result that the next entry takes.
@@ -105,6 +117,8 @@ enum Pending {
     },
     /// Arithmetic with the value.
     Compute(Computation),
+    /// Part of the instruction in progress.
+    Execution,
     Call,
 }
 
@@ -119,11 +133,11 @@ impl Kick for NovaKick {
     }
 
     fn interrupt(&self) {
-        recall(VCPU);
+        timer::wake();
     }
 }
 
-fn now() -> u64 {
+pub fn now() -> u64 {
     // SAFETY: every CPU of a 64-bit machine has a TSC. It counts nanoseconds on the simulated machine.
     unsafe { _rdtsc() }
 }
@@ -142,11 +156,45 @@ impl NovaVcpu {
             boot: *boot,
             changed: Parts::NONE,
             pending: Pending::Nothing,
+            execution: None,
             is_started: false,
             is_halted: false,
-            may_interrupt: false,
+            has_work: false,
             exits: 0,
+            valid: (0, Parts::NONE),
         }
+    }
+
+    /// Starts the vCPU: replies to the caller of the handler, and receives the exit that starts the vCPU.
+    fn start(&mut self) -> Result<()> {
+        schedule(CONTEXT, OWN, VCPU, PRIORITY)?;
+        self.enter();
+        self.exits = 0;
+        self.load_boot_state();
+        Ok(())
+    }
+
+    /// Reads parts of the state that the message of this exit does not have.
+    fn require(&mut self, needed: Parts) -> Result<()> {
+        let mut present = parts(self.utcb.exit);
+        if self.valid.0 == self.exits {
+            present = present.with(self.valid.1);
+        }
+        let missing = needed.without(present);
+        if missing != Parts::NONE {
+            read_state(VCPU, missing)?;
+        }
+        self.valid = (self.exits, present.with(needed));
+        Ok(())
+    }
+
+    /// Records that parts of the message are to be written, and are valid.
+    fn replace(&mut self, parts: Parts) {
+        self.changed = self.changed.with(parts);
+        self.valid = match self.valid.0 == self.exits {
+            true => (self.exits, self.valid.1.with(parts)),
+            false => (self.exits, parts),
+        };
     }
 
     /// Fills the reply to the exit that starts the vCPU.
@@ -161,13 +209,14 @@ impl NovaVcpu {
         utcb.shadow = 0;
         utcb.injection = 0;
         utcb.control = INTERCEPTS;
-        self.changed = Parts::GENERAL
-            .with(Parts::SYSTEM)
-            .with(Parts::DR)
-            .with(Parts::CONTROL)
-            .with(Parts::INJECTION)
-            .with(Parts::SHADOW)
-            .with(Parts::XSAVE);
+        let parts = Parts::GENERAL.with(Parts::SYSTEM).with(Parts::DR);
+        self.replace(
+            parts
+                .with(Parts::CONTROL)
+                .with(Parts::INJECTION)
+                .with(Parts::SHADOW)
+                .with(Parts::XSAVE),
+        );
     }
 
     /// Enters the guest and waits for its next exit.
@@ -194,9 +243,9 @@ impl NovaVcpu {
     }
 
     fn set_register(&mut self, register: u8, size: u8, value: u64) {
-        self.utcb.set(register, size, value);
+        self.utcb.set_operand(register, size, value);
         self.changed = self.changed.with(match register {
-            0..=3 => Parts::ACDB,
+            0..=3 | HIGH_BYTES.. => Parts::ACDB,
             4 => Parts::RSP,
             5..=7 => Parts::BSD,
             _ => Parts::R8_R15,
@@ -221,27 +270,25 @@ impl NovaVcpu {
                 size,
                 from: (length, is_signed),
             } => {
-                let shift = 64 - 8 * u32::from(length);
-                let value = match is_signed {
-                    true => ((value << shift) as i64 >> shift) as u64,
-                    false => value << shift >> shift,
-                };
+                let value = extended(value, length, is_signed);
                 self.set_register(register, size, value);
             }
             Pending::Compute(computation) => {
-                let (result, flags) = computation.apply(value);
-                if let Some(register) = computation.register {
-                    self.set_register(register, computation.size, result);
+                let outcome = computation.apply(value, self.utcb.rflags);
+                if let Some((register, value)) = outcome.register {
+                    self.set_register(register, computation.size, value);
                 }
-                self.utcb.rflags = self.utcb.rflags & !FLAGS | flags;
+                self.utcb.rflags = self.utcb.rflags & !FLAGS | outcome.flags;
                 self.changed = self.changed.with(Parts::FLAGS);
             }
+            Pending::Execution => self.answer_execution(value),
             Pending::Call => self.set_register(0, 8, value),
         }
     }
 
-    fn inject_protection_fault(&mut self) {
-        self.utcb.injection = VALID | EXCEPTION | HAS_ERROR | GENERAL_PROTECTION;
+    /// Injects an exception with an error code.
+    fn inject(&mut self, vector: u64, code: u64) {
+        self.utcb.injection = code << 32 | VALID | EXCEPTION | HAS_ERROR | vector;
         self.changed = self.changed.with(Parts::INJECTION);
     }
 }
@@ -263,13 +310,13 @@ impl Vcpu for NovaVcpu {
     fn run(&mut self, entry: Entry) -> core::result::Result<Exit, Box<Error>> {
         if !self.is_started {
             self.is_started = true;
-            self.load_boot_state();
+            self.start()?;
             return Ok(Exit::Started);
         }
         self.complete(entry);
         loop {
-            if self.may_interrupt || self.is_halted {
-                if let Some(exit) = self.interrupt() {
+            if self.has_work || self.is_halted {
+                if let Some(exit) = self.work() {
                     return Ok(exit);
                 }
             }
@@ -282,9 +329,19 @@ impl Vcpu for NovaVcpu {
 
     fn state(&mut self, which: RegSet) -> Result<VcpuState> {
         let whole = |set: RegSet| which.contains(set);
+        if whole(RegSet::GENERAL) {
+            self.require(Parts::GENERAL)?;
+        }
+        if whole(RegSet::SYSTEM) {
+            self.require(Parts::SYSTEM)?;
+        }
         Ok(VcpuState {
             general: whole(RegSet::GENERAL).then(|| self.utcb.general()),
-            system: whole(RegSet::SYSTEM).then(|| self.utcb.system()),
+            system: whole(RegSet::SYSTEM).then(|| {
+                let system = self.utcb.system();
+                let efer = system.efer & !answers::EFER_SVME;
+                System { efer, ..system }
+            }),
             activity: whole(RegSet::ACTIVITY).then_some(match self.is_halted {
                 true => Activity::Halted,
                 false => Activity::Running,
@@ -295,12 +352,12 @@ impl Vcpu for NovaVcpu {
     fn set_state(&mut self, changed: &VcpuState) -> Result<()> {
         if let Some(general) = &changed.general {
             self.utcb.set_general(general);
-            self.changed = self.changed.with(Parts::GENERAL);
+            self.replace(Parts::GENERAL);
         }
         if let Some(system) = &changed.system {
             self.utcb.set_system(system);
             self.utcb.efer |= answers::EFER_SVME;
-            self.changed = self.changed.with(Parts::SYSTEM);
+            self.replace(Parts::SYSTEM);
         }
         if let Some(activity) = changed.activity {
             self.is_halted = activity == Activity::Halted;

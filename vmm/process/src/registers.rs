@@ -103,6 +103,14 @@ impl GuestRegisters for Registers {
         self.0.rip
     }
 
+    fn set_instruction(&mut self, address: u64) {
+        self.0.rip = address;
+    }
+
+    fn set_flags(&mut self, flags: u64) {
+        self.0.eflags = flags;
+    }
+
     fn flags(&self) -> u64 {
         self.0.eflags
     }

@@ -3,6 +3,10 @@
 //! The machine boots NOVA by multiboot, with the root task and the image as modules; the job is in the command line of
 //! the image, so NOVA boots for each job, and there are no snapshots. The hypervisor is a file of the user's.
 
+mod conformance;
+
+pub use conformance::conformance;
+
 use crate::environment::Guest;
 use crate::launch::BootClock;
 use crate::process_guest::{GuestCommand, ProcessGuest};
@@ -43,15 +47,8 @@ pub fn launch(
     image: &GuestImage,
     guest: &GuestConfig,
 ) -> Result<Box<dyn Guest>, Error> {
-    Ok(Box::new(ProcessGuest::new(Box::new(ImageOnNova {
-        qemu: settings.qemu()?,
-        steady: settings.parts.open(Part::Steady)?,
-        nova: loadable(&settings.nova()?)?,
-        root: settings.parts.get(Part::Nova)?,
-        image: image.path.clone(),
-        memory_mib: guest.memory_mib,
-        plugin: settings.plugin.clone(),
-    }))))
+    let machine = ImageOnNova::new(settings, image, guest.memory_mib)?;
+    Ok(Box::new(ProcessGuest::new(Box::new(machine))))
 }
 
 /// Returns facts about the machine and NOVA.
@@ -96,23 +93,30 @@ struct ImageOnNova {
 }
 
 impl ImageOnNova {
-    /// Returns the option of the modules. Commas are doubled in each, since one separates them.
-    fn modules(&self, job: &Job) -> String {
-        let job = Job {
-            console: Console::Frames,
-            ports: true,
-            ring: 0,
-            ..*job
-        };
-        let image = format!("{} memory={} {job}", self.image.display(), self.memory_mib);
-        let doubled = |text: String| text.replace(',', ",,");
-        let root = doubled(self.root.display().to_string());
-        format!("{root},{}", doubled(image))
+    fn new(settings: &Settings, image: &GuestImage, memory_mib: u32) -> Result<Self, Error> {
+        Ok(Self {
+            qemu: settings.qemu()?,
+            steady: settings.parts.open(Part::Steady)?,
+            nova: loadable(&settings.nova()?)?,
+            root: settings.parts.get(Part::Nova)?,
+            image: image.path.clone(),
+            memory_mib,
+            plugin: settings.plugin.clone(),
+        })
     }
-}
 
-impl GuestCommand for ImageOnNova {
-    fn command(&self, job: &Job) -> Result<Command, Error> {
+    /// Returns the option of the modules, with words for the root task and for the image. Commas are doubled in each,
+    /// since one separates them.
+    fn modules(&self, root_words: &str, image_words: &str) -> String {
+        let doubled = |text: String| text.replace(',', ",,");
+        let (root, image) = (self.root.display(), self.image.display());
+        let image = format!("{image} memory={} {image_words}", self.memory_mib);
+        let root = format!("{root}{root_words}");
+        format!("{},{}", doubled(root), doubled(image))
+    }
+
+    /// Returns the command of the machine with these modules.
+    fn with_modules(&self, modules: String) -> Command {
         let memory = self.memory_mib + OWN_MEMORY_MIB;
         let command = self.qemu.machine(MACHINE, memory, 1);
         let command = with_steady_clock(command, Arc::clone(&self.steady))
@@ -124,8 +128,20 @@ impl GuestCommand for ImageOnNova {
             .arg("-append")
             .arg(NOVA_OPTIONS)
             .arg("-initrd")
-            .arg(self.modules(job));
-        Ok(with_plugin(command, self.plugin.as_ref()))
+            .arg(modules);
+        with_plugin(command, self.plugin.as_ref())
+    }
+}
+
+impl GuestCommand for ImageOnNova {
+    fn command(&self, job: &Job) -> Result<Command, Error> {
+        let job = Job {
+            console: Console::Frames,
+            ports: true,
+            ring: 0,
+            ..*job
+        };
+        Ok(self.with_modules(self.modules("", &job.to_string())))
     }
 
     fn exit_codes(&self) -> ExitCodes {

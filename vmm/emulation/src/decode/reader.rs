@@ -1,6 +1,6 @@
 //! Prefixes, operands and immediate values of an instruction.
 
-use crate::GuestRegisters;
+use crate::{GuestRegisters, HIGH_BYTES};
 
 /// Reader of an instruction.
 pub(super) struct Reader<'a, R> {
@@ -139,23 +139,27 @@ impl<'a, R: GuestRegisters> Reader<'a, R> {
     /// Returns the address of an operand after the instruction has been read.
     pub(super) fn resolve(&self, address: Address) -> u64 {
         match address.is_relative {
-            true => address
-                .value
-                .wrapping_add(self.registers.instruction() + self.at as u64),
+            true => {
+                let next = self.registers.instruction().wrapping_add(self.at as u64);
+                address.value.wrapping_add(next)
+            }
             false => address.value,
         }
     }
 
     /// Value of a register operand. Without REX, byte registers 4 to 7 are the second bytes of the first four.
     pub(super) fn value(&self, register: u8, size: u8) -> u64 {
-        match size == 1 && self.rex == 0 && register >= 4 {
+        match size == 1 && self.rex == 0 && (4..8).contains(&register) {
             true => self.registers.get(register - 4) >> 8,
             false => self.registers.get(register),
         }
     }
 
-    /// Returns true if a byte register is the second byte of another one.
-    pub(super) fn is_high(&self, register: u8, size: u8) -> bool {
-        size == 1 && self.rex == 0 && (4..8).contains(&register)
+    /// Returns the number of a register operand for [`GuestRegisters::set_operand`].
+    pub(super) fn destination(&self, register: u8, size: u8) -> u8 {
+        match size == 1 && self.rex == 0 && (4..8).contains(&register) {
+            true => HIGH_BYTES + register - 4,
+            false => register,
+        }
     }
 }

@@ -24,9 +24,13 @@ impl GuestRegisters for Registers {
         RIP
     }
 
+    fn set_instruction(&mut self, _: u64) {}
+
     fn flags(&self) -> u64 {
         2
     }
+
+    fn set_flags(&mut self, _: u64) {}
 
     fn segment_bases(&self) -> [u64; 2] {
         [0; 2]

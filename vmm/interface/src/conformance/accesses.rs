@@ -3,12 +3,13 @@
 use super::{
     create, guest,
     test_vm::{fill, TestVm},
-    trace, Failure, Trace,
+    trace, Failure, Host, Trace,
 };
 use crate::{Access, Caps, Controllers, Entry, Exit, Gpa, Hypervisor, IoAddr, Region, Vm};
-use std::sync::Arc;
+use alloc::string::String;
+use alloc::sync::Arc;
 
-const PART: &str = "accesses";
+pub(super) const PART: &str = "accesses";
 
 /// Answers to the guest's reads, in order.
 const ANSWERS: [u64; 11] = [
@@ -31,9 +32,13 @@ pub fn expected_accesses(caps: &Caps) -> String {
     [trace::ACCESSES, read_only, trace::ENDING].concat()
 }
 
-pub(super) fn run<H: Hypervisor>(hypervisor: &H, caps: &Caps) -> Result<Trace, Failure> {
+pub(super) fn run<H: Hypervisor>(
+    hypervisor: &H,
+    caps: &Caps,
+    host: &dyn Host,
+) -> Result<Trace, Failure> {
     let vm = create(hypervisor, PART, Controllers::None)?;
-    let mut test = TestVm::new(PART, &vm, guest::ACCESSES, &[])?;
+    let mut test = TestVm::new(PART, &vm, host, guest::ACCESSES, &[])?;
     let mut flags = 0;
     if caps.read_only {
         flags |= guest::HAS_READ_ONLY;
@@ -42,7 +47,7 @@ pub(super) fn run<H: Hypervisor>(hypervisor: &H, caps: &Caps) -> Result<Trace, F
     if doorbell.is_some() {
         flags |= guest::HAS_DOORBELL;
     }
-    let window = Arc::new(Region::new(crate::PAGE)?);
+    let window = Arc::new(test.memory(crate::PAGE)?);
     let mut answers = ANSWERS.into_iter();
     test.follow(&expected_accesses(caps), |test, exit| match exit {
         Exit::Started => test.adjust(|general| {

@@ -7,10 +7,12 @@ use super::{
     guest::WINDOW,
     in_part,
     test_vm::{fill, TestVm},
-    trace, Failure, Trace,
+    trace, Failure, Host, Trace,
 };
-use crate::{Access, Controllers, Entry, Error, Exit, Gpa, Hypervisor, IoAddr, Region, Vm, PAGE};
-use std::sync::Arc;
+use crate::{Access, Controllers, Entry, Error, Exit, Gpa, Hypervisor, IoAddr, Vm, PAGE};
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 pub(super) const PART: &str = "dirty tracking";
 
@@ -19,10 +21,10 @@ const WRITTEN: [&[usize]; 3] = [&[1, 3, 4, 64, 69], &[], &[6]];
 /// Pages written before tracking stops.
 const WRITTEN_LAST: &[usize] = &[1, 65, 67];
 
-pub(super) fn run<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure> {
+pub(super) fn run<H: Hypervisor>(hypervisor: &H, host: &dyn Host) -> Result<Trace, Failure> {
     let vm = create(hypervisor, PART, Controllers::None)?;
-    let mut test = TestVm::new(PART, &vm, guest::dirty::CODE, &[])?;
-    let region = Arc::new(Region::new(PAGES * PAGE)?);
+    let mut test = TestVm::new(PART, &vm, host, guest::dirty::CODE, &[])?;
+    let region = Arc::new(test.memory(PAGES * PAGE)?);
     let at = Gpa(WINDOW);
     test.attach(at, &region, Access::ReadWrite)?;
     test.track_dirty(at, true)?;

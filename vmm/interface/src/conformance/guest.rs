@@ -4,6 +4,7 @@
 pub(super) mod delivery;
 pub(super) mod dirty;
 pub(super) mod memory;
+#[cfg(feature = "std")]
 pub(super) mod processors;
 
 use crate::{BootState, General, Segment, System, Table};

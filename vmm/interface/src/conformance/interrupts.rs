@@ -1,6 +1,6 @@
 //! Interrupts: one line, a guest that halts without an exit, and several lines and pins at once.
 
-use super::{create, guest, in_part, test_vm::TestVm, trace, Failure, Trace};
+use super::{create, guest, in_part, test_vm::TestVm, trace, Failure, Host, Trace};
 use crate::{Controllers, Entry, Exit, Hypervisor, IoAddr, VmSpec};
 
 pub(super) const PART: &str = "interrupts";
@@ -8,14 +8,14 @@ pub(super) const HALTS: &str = "halts in the guest";
 pub(super) const DELIVERY: &str = "interrupt delivery";
 
 /// Kicks and interrupts a guest that halts without an exit.
-pub(super) fn run_halts<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure> {
+pub(super) fn run_halts<H: Hypervisor>(hypervisor: &H, host: &dyn Host) -> Result<Trace, Failure> {
     let vm = hypervisor
         .create_vm(&VmSpec {
             halt_in_guest: true,
             ..VmSpec::with(Controllers::Local)
         })
         .map_err(in_part(HALTS))?;
-    let mut test = TestVm::new(HALTS, &vm, guest::HALTING, &guest::HANDLERS)?;
+    let mut test = TestVm::new(HALTS, &vm, host, guest::HALTING, &guest::HANDLERS)?;
     let line = test.irq_line(guest::VECTOR)?;
     test.follow(trace::HALTED_INSIDE, |test, exit| match exit {
         Exit::Write {
@@ -29,9 +29,9 @@ pub(super) fn run_halts<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure>
 }
 
 /// Delivers one line to a running guest, to a halted guest, and to a guest halted by the VMM.
-pub(super) fn run<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure> {
+pub(super) fn run<H: Hypervisor>(hypervisor: &H, host: &dyn Host) -> Result<Trace, Failure> {
     let vm = create(hypervisor, PART, Controllers::Local)?;
-    let mut test = TestVm::new(PART, &vm, guest::INTERRUPTED, &guest::HANDLERS)?;
+    let mut test = TestVm::new(PART, &vm, host, guest::INTERRUPTED, &guest::HANDLERS)?;
     let line = test.irq_line(guest::VECTOR)?;
     test.follow(trace::INTERRUPTED, |test, exit| match exit {
         Exit::Write {
@@ -53,10 +53,13 @@ pub(super) fn run<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure> {
 }
 
 /// Delivers several vectors at once, and a pin routed to a vector.
-pub(super) fn run_delivery<H: Hypervisor>(hypervisor: &H) -> Result<Trace, Failure> {
+pub(super) fn run_delivery<H: Hypervisor>(
+    hypervisor: &H,
+    host: &dyn Host,
+) -> Result<Trace, Failure> {
     let vm = create(hypervisor, DELIVERY, Controllers::Full)?;
     let (code, handlers) = (guest::delivery::CODE, &guest::delivery::HANDLERS);
-    let mut test = TestVm::new(DELIVERY, &vm, code, handlers)?;
+    let mut test = TestVm::new(DELIVERY, &vm, host, code, handlers)?;
     let (low, high) = (test.irq_line(0x40)?, test.irq_line(0x80)?);
     let pin = test.irq_pin(guest::delivery::PIN)?;
     test.follow(trace::DELIVERY, |test, exit| {

@@ -3,12 +3,13 @@
 
 use super::{
     create, guest, guest::memory::READ_ONLY, guest::WINDOW, test_vm::fill, test_vm::TestVm, trace,
-    Failure, Trace,
+    Failure, Host, Trace,
 };
-use crate::{Access, Caps, Controllers, Entry, Exit, Gpa, Hypervisor, Region, PAGE};
-use std::sync::Arc;
+use crate::{Access, Caps, Controllers, Entry, Exit, Gpa, Hypervisor, PAGE};
+use alloc::string::String;
+use alloc::sync::Arc;
 
-const PART: &str = "memory";
+pub(super) const PART: &str = "memory";
 
 /// Answers to the guest's reads, in order.
 const ANSWERS: [u64; 9] = [
@@ -32,12 +33,16 @@ pub(super) fn expected(caps: &Caps) -> String {
     [trace::MEMORY, read_only, trace::MEMORY_ENDING].concat()
 }
 
-pub(super) fn run<H: Hypervisor>(hypervisor: &H, caps: &Caps) -> Result<Trace, Failure> {
+pub(super) fn run<H: Hypervisor>(
+    hypervisor: &H,
+    caps: &Caps,
+    host: &dyn Host,
+) -> Result<Trace, Failure> {
     let vm = create(hypervisor, PART, Controllers::None)?;
-    let mut test = TestVm::new(PART, &vm, guest::memory::CODE, &[])?;
-    let window = Arc::new(Region::new(PAGE)?);
+    let mut test = TestVm::new(PART, &vm, host, guest::memory::CODE, &[])?;
+    let window = Arc::new(test.memory(PAGE)?);
     test.attach(Gpa(WINDOW), &window, Access::ReadWrite)?;
-    let fixed = Arc::new(Region::new(PAGE)?);
+    let fixed = Arc::new(test.memory(PAGE)?);
     fill(&fixed, 0, &[0x77; 8])?;
     fill(&fixed, 8, &[0x99; 8])?;
     if caps.read_only {

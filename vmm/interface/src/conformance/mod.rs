@@ -3,7 +3,7 @@
 //! Every backend passes it. Each part is one guest of about a page; its exits must equal the text in
 //! [`trace`], line by line. The parts cover port and memory accesses, attaching and detaching memory, dirty
 //! tracking, registers, halts, kicks, interrupts by lines and pins, and start, IPI and TLB shootdown of a
-//! second vCPU. The guest writes each value that it reads to a port, so that a wrong answer shows in the
+//! second vCPU. All parts but the last run without an operating system, too, in a program that is a [`Host`]. The guest writes each value that it reads to a port, so that a wrong answer shows in the
 //! trace. Parts that [`Caps`] exclude are reported as skipped, with the reason.
 
 mod accesses;
@@ -11,15 +11,18 @@ mod dirty;
 mod guest;
 mod interrupts;
 mod memory;
+#[cfg(feature = "std")]
 mod processors;
 mod test_vm;
 pub mod trace;
 
 pub use self::accesses::expected_accesses;
 
-use crate::{Caps, Controllers, Error, Hypervisor, Ring0, VmSpec};
-use std::io;
-use std::time::Duration;
+use crate::{Caps, Controllers, Error, Hypervisor, OutOfRegion, Region, Ring0, VmSpec};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
 use thiserror::Error;
 
 /// A failed conformance test.
@@ -57,7 +60,44 @@ pub enum Failure {
     },
     /// Allocation of guest memory failed.
     #[error("no memory for the guest: {0}")]
-    Memory(#[from] io::Error),
+    Memory(String),
+    /// A write exceeds guest memory.
+    #[error(transparent)]
+    Range(#[from] OutOfRegion),
+    /// No part has this name.
+    #[error("unknown part '{0}'")]
+    UnknownPart(String),
+}
+
+/// Services of the program that runs the suite.
+pub trait Host {
+    /// Allocates zeroed guest memory of whole pages.
+    ///
+    /// # Errors
+    /// The reason.
+    fn memory(&self, length: usize) -> Result<Region, String>;
+
+    /// Calls `action` after [`DELAY`], while the vCPU runs.
+    fn later(&self, action: Box<dyn FnOnce() + Send>);
+}
+
+/// This process.
+#[cfg(feature = "std")]
+pub struct Process;
+
+#[cfg(feature = "std")]
+impl Host for Process {
+    fn memory(&self, length: usize) -> Result<Region, String> {
+        use alloc::string::ToString;
+        Region::new(length).map_err(|error| error.to_string())
+    }
+
+    fn later(&self, action: Box<dyn FnOnce() + Send>) {
+        std::thread::spawn(move || {
+            std::thread::sleep(DELAY);
+            action();
+        });
+    }
 }
 
 /// The trace of one vCPU.
@@ -70,7 +110,7 @@ pub struct Trace {
 }
 
 /// A skipped part.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Skipped {
     /// Part.
     pub part: &'static str,
@@ -88,65 +128,117 @@ pub struct Report {
 }
 
 /// Delay of a kick or an interrupt.
-const DELAY: Duration = Duration::from_millis(20);
+pub const DELAY: Duration = Duration::from_millis(20);
+
+/// Output of the suite: a line for each exit and each skipped part.
+impl core::fmt::Display for Report {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for trace in &self.traces {
+            writeln!(f, "{}:", trace.part)?;
+            for line in &trace.lines {
+                writeln!(f, "  {line}")?;
+            }
+        }
+        for Skipped { part, why } in &self.skipped {
+            writeln!(f, "{part}: skipped: {why}")?;
+        }
+        Ok(())
+    }
+}
 
 const NO_LINES: &str = "no local interrupt controllers in the kernel";
 const NO_PINS: &str = "no interrupt controllers for devices in the kernel";
 
-/// Runs the suite.
+/// Names of the parts.
+pub const PARTS: [&str; 7] = [
+    accesses::PART,
+    memory::PART,
+    dirty::PART,
+    interrupts::PART,
+    interrupts::HALTS,
+    interrupts::DELIVERY,
+    PROCESSORS,
+];
+const PROCESSORS: &str = "processors";
+
+/// Returns the reason for which `part` is skipped.
+fn skipped(part: &str, caps: &Caps) -> Option<&'static str> {
+    let lacks = |has: bool, why: &'static str| (!has).then_some(why);
+    let lines = lacks(caps.irq_lines, NO_LINES);
+    let pins = lines.or(lacks(caps.irq_pins, NO_PINS));
+    match part {
+        dirty::PART => lacks(caps.dirty, "the kernel does not track a guest's writes"),
+        interrupts::PART => lines,
+        interrupts::HALTS => lines.or(lacks(
+            caps.halt_in_guest,
+            "a guest cannot halt without leaving",
+        )),
+        interrupts::DELIVERY => pins,
+        PROCESSORS => pins
+            .or(lacks(caps.vcpus > 1, "a machine has one vCPU"))
+            .or(lacks(
+                caps.ring0 == Ring0::Native,
+                "ring 0 and real mode of a second vCPU are emulated",
+            )),
+        _ => None,
+    }
+}
+
+/// Runs the suite in this process.
 ///
 /// # Errors
 /// The first difference.
+#[cfg(feature = "std")]
 pub fn run<H: Hypervisor>(hypervisor: &H, caps: &Caps) -> Result<Report, Failure>
 where
     H::Vm: Sync,
 {
     let mut report = Report::default();
-    let lacks = |has: bool, why: &'static str| (!has).then_some(why);
-    let lines = lacks(caps.irq_lines, NO_LINES);
-    let pins = lines.or(lacks(caps.irq_pins, NO_PINS));
-    let inside = lines.or(lacks(
-        caps.halt_in_guest,
-        "a guest cannot halt without leaving",
-    ));
-    let dirty = lacks(caps.dirty, "the kernel does not track a guest's writes");
-    let several = pins
-        .or(lacks(caps.vcpus > 1, "a machine has one vCPU"))
-        .or(lacks(
-            caps.ring0 == Ring0::Native,
-            "ring 0 and real mode of a second vCPU are emulated",
-        ));
-    report.traces.push(accesses::run(hypervisor, caps)?);
-    report.traces.push(memory::run(hypervisor, caps)?);
-    report.add(dirty::PART, dirty, || one(dirty::run(hypervisor)))?;
-    report.add(interrupts::PART, lines, || one(interrupts::run(hypervisor)))?;
-    report.add(interrupts::HALTS, inside, || {
-        one(interrupts::run_halts(hypervisor))
-    })?;
-    report.add(interrupts::DELIVERY, pins, || {
-        one(interrupts::run_delivery(hypervisor))
-    })?;
-    report.add(processors::PART, several, || processors::run(hypervisor))?;
+    for part in PARTS {
+        let one = match (part, skipped(part, caps)) {
+            (PROCESSORS, None) => Report {
+                traces: processors::run(hypervisor)?,
+                skipped: Vec::new(),
+            },
+            _ => run_part(hypervisor, caps, &Process, part)?,
+        };
+        report.traces.extend(one.traces);
+        report.skipped.extend(one.skipped);
+    }
     Ok(report)
 }
 
-fn one(trace: Result<Trace, Failure>) -> Result<Vec<Trace>, Failure> {
-    trace.map(|trace| vec![trace])
-}
-
-impl Report {
-    fn add(
-        &mut self,
-        part: &'static str,
-        attach_error: Option<&'static str>,
-        run: impl FnOnce() -> Result<Vec<Trace>, Failure>,
-    ) -> Result<(), Failure> {
-        match attach_error {
-            Some(why) => self.skipped.push(Skipped { part, why }),
-            None => self.traces.extend(run()?),
-        }
-        Ok(())
+/// Runs one of [`PARTS`] that has a single vCPU.
+///
+/// # Errors
+/// The first difference, or an unknown part.
+pub fn run_part<H: Hypervisor>(
+    hypervisor: &H,
+    caps: &Caps,
+    host: &dyn Host,
+    part: &str,
+) -> Result<Report, Failure> {
+    let known = PARTS.into_iter().find(|known| *known == part);
+    let part = known.ok_or_else(|| Failure::UnknownPart(part.into()))?;
+    let mut report = Report::default();
+    if let Some(why) = skipped(part, caps) {
+        report.skipped.push(Skipped { part, why });
+        return Ok(report);
     }
+    report.traces.push(match part {
+        memory::PART => memory::run(hypervisor, caps, host)?,
+        dirty::PART => dirty::run(hypervisor, host)?,
+        interrupts::PART => interrupts::run(hypervisor, host)?,
+        interrupts::HALTS => interrupts::run_halts(hypervisor, host)?,
+        interrupts::DELIVERY => interrupts::run_delivery(hypervisor, host)?,
+        PROCESSORS => {
+            let why = "it needs threads";
+            report.skipped.push(Skipped { part, why });
+            return Ok(report);
+        }
+        _ => accesses::run(hypervisor, caps, host)?,
+    });
+    Ok(report)
 }
 
 fn create<H: Hypervisor>(

@@ -5,14 +5,16 @@
 
 use super::guest::processors::{CODE, HANDLERS, MEMORY, REAL, REAL_CODE, WORDS};
 use super::test_vm::{fill, memory, TestVm};
-use super::{in_part, trace, Failure, Trace, DELAY};
+use super::{in_part, trace, Failure, Process, Trace, DELAY};
 use crate::{Access, Controllers, Entry, Gpa, Hypervisor, Kicker, Vcpu, VcpuId, Vm, VmSpec};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(super) const PART: &str = "processors";
+const PART: &str = super::PROCESSORS;
 /// Name and expected trace of each vCPU.
 const VCPUS: [(&str, &str); 2] = [
     ("processors, vCPU 0", trace::FIRST_VCPU),
@@ -44,7 +46,7 @@ where
 }
 
 fn load(vm: &impl Vm) -> Result<(), Failure> {
-    let memory = memory(MEMORY, CODE, &HANDLERS)?;
+    let memory = memory(&Process, MEMORY, CODE, &HANDLERS)?;
     fill(&memory, REAL, &REAL_CODE.concat())?;
     for (at, value) in WORDS {
         fill(&memory, at, &value.to_le_bytes())?;
@@ -72,7 +74,7 @@ impl Default for Supervisor {
 impl Supervisor {
     fn follow(&self, vm: &impl Vm, id: usize) -> Result<Trace, Failure> {
         let (part, expected) = VCPUS[id];
-        let test = TestVm::with_vcpu(part, vm, VcpuId(id as u32));
+        let test = TestVm::with_vcpu(part, vm, &Process, VcpuId(id as u32));
         if let Ok(test) = &test {
             self.kickers().push(test.vcpu.kicker());
         }

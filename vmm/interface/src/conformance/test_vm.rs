@@ -1,18 +1,19 @@
 //! A test VM with one vCPU, and the operations of the tests.
 
-use super::{guest, in_part, Failure, Trace, DELAY};
+use super::{guest, in_part, Failure, Host, Trace};
 use crate::{
     Access, Activity, Doorbell, Entry, Exit, General, Gpa, IoAddr, IrqId, IrqLine, Kicker, RegSet,
     Region, Vcpu, VcpuId, VcpuState, Vm,
 };
-use std::fs::File;
-use std::io::Read;
-use std::sync::Arc;
-use std::thread;
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 /// A VM, its vCPU and the trace so far.
 pub(super) struct TestVm<'a, M: Vm> {
     vm: &'a M,
+    host: &'a dyn Host,
     pub vcpu: M::Vcpu,
     pub trace: Trace,
     /// The guest spins until a register changes.
@@ -21,11 +22,12 @@ pub(super) struct TestVm<'a, M: Vm> {
 
 /// Creates guest memory with the common tables, `code`, and an IDT for `handlers`.
 pub(super) fn memory(
+    host: &dyn Host,
     length: usize,
     code: &[&[u8]],
     handlers: &[(u8, u64)],
 ) -> Result<Region, Failure> {
-    let memory = Region::new(length)?;
+    let memory = host.memory(length).map_err(Failure::Memory)?;
     fill(&memory, guest::CODE, &code.concat())?;
     let gates = handlers.iter().copied().map(guest::gate);
     for (at, value) in guest::tables().chain(gates) {
@@ -36,7 +38,12 @@ pub(super) fn memory(
 
 /// Writes `bytes` as the VMM.
 pub(super) fn fill(memory: &Region, at: u64, bytes: &[u8]) -> Result<(), Failure> {
-    Ok(memory.load(at, bytes)?)
+    #[cfg(feature = "std")]
+    return memory
+        .load(at, bytes)
+        .map_err(|error| Failure::Memory(error.to_string()));
+    #[cfg(not(feature = "std"))]
+    Ok(memory.write(at, bytes)?)
 }
 
 impl<'a, M: Vm> TestVm<'a, M> {
@@ -44,23 +51,30 @@ impl<'a, M: Vm> TestVm<'a, M> {
     pub fn new(
         part: &'static str,
         vm: &'a M,
+        host: &'a dyn Host,
         code: &[&[u8]],
         handlers: &[(u8, u64)],
     ) -> Result<Self, Failure> {
-        let memory = memory(guest::MEMORY, code, handlers)?;
+        let memory = memory(host, guest::MEMORY, code, handlers)?;
         vm.attach(Gpa(0), Arc::new(memory), Access::ReadWrite)
             .map_err(in_part(part))?;
-        Self::with_vcpu(part, vm, VcpuId(0))
+        Self::with_vcpu(part, vm, host, VcpuId(0))
     }
 
     /// Creates vCPU `id` of a VM with memory; only vCPU 0 starts by itself.
-    pub fn with_vcpu(part: &'static str, vm: &'a M, id: VcpuId) -> Result<Self, Failure> {
+    pub fn with_vcpu(
+        part: &'static str,
+        vm: &'a M,
+        host: &'a dyn Host,
+        id: VcpuId,
+    ) -> Result<Self, Failure> {
         let boot = guest::boot_state();
         let vcpu = vm
             .create_vcpu(id, (id == VcpuId(0)).then_some(&boot))
             .map_err(in_part(part))?;
         Ok(Self {
             vm,
+            host,
             vcpu,
             trace: Trace {
                 part,
@@ -100,6 +114,10 @@ impl<'a, M: Vm> TestVm<'a, M> {
         }
         self.trace.lines.push(got);
         Ok(())
+    }
+
+    pub fn memory(&self, length: usize) -> Result<Region, Failure> {
+        self.host.memory(length).map_err(Failure::Memory)
     }
 
     pub fn attach(&self, at: Gpa, region: &Arc<Region>, access: Access) -> Result<(), Failure> {
@@ -153,10 +171,7 @@ impl<'a, M: Vm> TestVm<'a, M> {
 
     pub fn kick_soon(&mut self) -> Result<Entry, Failure> {
         let kicker: Kicker = self.vcpu.kicker();
-        thread::spawn(move || {
-            thread::sleep(DELAY);
-            kicker.kick();
-        });
+        self.host.later(Box::new(move || kicker.kick()));
         Ok(Entry::Resume)
     }
 
@@ -180,10 +195,9 @@ impl<'a, M: Vm> TestVm<'a, M> {
     /// Triggers `line` after a delay. A failure shows as a missing interrupt.
     pub fn trigger_soon(&self, line: &IrqLine) -> Result<Entry, Failure> {
         let line = line.clone();
-        thread::spawn(move || {
-            thread::sleep(DELAY);
-            line.trigger()
-        });
+        self.host.later(Box::new(move || {
+            let _ignored = line.trigger();
+        }));
         Ok(Entry::Resume)
     }
 
@@ -209,12 +223,9 @@ impl<'a, M: Vm> TestVm<'a, M> {
     }
 
     pub fn check_doorbell(&self, doorbell: Option<Doorbell>) -> Result<(), Failure> {
-        let Some(Doorbell(fd)) = doorbell else {
+        let Some(doorbell) = doorbell else {
             return Ok(());
         };
-        let mut count = [0; 8];
-        File::from(fd).read_exact(&mut count)?;
-        let rung = u64::from_ne_bytes(count);
-        self.check(rung == 1, "the doorbell did not ring once")
+        self.check(doorbell.count() == 1, "the doorbell did not ring once")
     }
 }

@@ -3,7 +3,7 @@
 //! Exit status: 0 pass, 1 failure, 77 no /dev/kvm; standard error names the reason.
 
 use std::process::ExitCode;
-use trapline_interface::conformance::{self, Failure, Report, Skipped};
+use trapline_interface::conformance::{self, Failure};
 use trapline_interface::{Hypervisor, Missing};
 use trapline_kvm::Kvm;
 
@@ -26,17 +26,5 @@ fn main() -> ExitCode {
 fn run() -> Result<Result<(), Failure>, Missing> {
     let caps = Kvm::probe()?;
     println!("{caps:?}");
-    Ok(conformance::run(&Kvm::open()?, &caps).map(print))
-}
-
-fn print(report: Report) {
-    for trace in report.traces {
-        println!("{}:", trace.part);
-        for line in trace.lines {
-            println!("  {line}");
-        }
-    }
-    for Skipped { part, why } in report.skipped {
-        println!("{part}: skipped: {why}");
-    }
+    Ok(conformance::run(&Kvm::open()?, &caps).map(|report| print!("{report}")))
 }

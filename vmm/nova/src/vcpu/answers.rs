@@ -1,6 +1,6 @@
 //! Answers to `cpuid`, `rdmsr` and `wrmsr`, which other kernels give themselves.
 
-use super::NovaVcpu;
+use super::{NovaVcpu, GENERAL_PROTECTION};
 use crate::utcb::Parts;
 use core::arch::x86_64::__cpuid_count;
 use trapline_emulation::GuestRegisters;
@@ -75,7 +75,7 @@ impl NovaVcpu {
         }
         let written = self.utcb.rdx << 32 | self.utcb.rax & 0xffff_ffff;
         let Some((value, part)) = self.place(number) else {
-            self.inject_protection_fault();
+            self.inject(GENERAL_PROTECTION, 0);
             return;
         };
         if is_write {

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::timer;
 use core::sync::atomic::Ordering;
-use trapline_emulation::decode::{self, Access, Form, LONGEST};
-use trapline_emulation::paging::translate;
+use trapline_emulation::decode::{Access, Form};
+use trapline_emulation::execute::extended;
 use trapline_emulation::GuestRegisters;
 use trapline_interface::{Entry, Exit, IoAddr, Stop, PAGE};
 
@@ -32,7 +32,7 @@ impl NovaVcpu {
     fn port(&mut self) -> Option<Exit> {
         let [access, next] = self.utcb.qualification;
         if access & IS_STRING != 0 {
-            return Some(Exit::Stopped(Stop::Emulation));
+            return self.port_string();
         }
         let (port, size) = ((access >> 16) as u16, (access >> 4) as u8 & 7);
         self.skip(next.wrapping_sub(self.utcb.rip));
@@ -56,62 +56,39 @@ impl NovaVcpu {
         }
     }
 
-    /// Handles an access to memory that is not attached: decodes the instruction.
+    /// Handles an access to memory that the guest does not have: decodes the instruction. One that only loads or stores
+    /// within a page is completed here, at the address that the hypervisor reports.
     #[inline(never)]
     fn memory_access(&mut self) -> Option<Exit> {
         let address = self.utcb.qualification[1];
-        let not_emulated = Some(Exit::Stopped(Stop::Emulation));
-        let Some((operand, length)) = self.decode() else {
-            return not_emulated;
+        let Some((operand, length)) = self.operand() else {
+            return Some(Exit::Stopped(Stop::Emulation));
         };
         let size = operand.size;
-        match operand.form {
+        if operand.address as usize % PAGE + usize::from(size) > PAGE {
+            return self.execute_operand(&operand, length);
+        }
+        self.pending = match operand.form {
             Form::Store(value) => {
                 self.skip(length);
-                let mask = u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8)));
-                self.write(address, size, value & mask)
+                return self.write(address, size, extended(value, size, false));
             }
             Form::Load {
                 register,
                 size: whole,
                 is_signed,
-            } => {
-                self.skip(length);
-                self.pending = Pending::Load {
-                    register,
-                    size: whole,
-                    from: (size, is_signed),
-                };
-                self.read(address, size)
+            } => Pending::Load {
+                register,
+                size: whole,
+                from: (size, is_signed),
+            },
+            Form::Compute(computation) if operand.access == Access::Read => {
+                Pending::Compute(computation)
             }
-            Form::Other => {
-                let Some(computation) = operand.computation else {
-                    return not_emulated;
-                };
-                self.skip(length);
-                self.pending = Pending::Compute(computation);
-                self.read(address, size)
-            }
-        }
-    }
-
-    /// Decodes the instruction at `rip`.
-    fn decode(&self) -> Option<(decode::Operand, u64)> {
-        let system = self.utcb.system();
-        let memory = &*self.memory;
-        let physical = |at| translate(&mut { memory }, &system, at, Access::Read).ok();
-        let start = self.utcb.rip;
-        let mut code = [0; LONGEST];
-        let in_page = LONGEST.min(PAGE - start as usize % PAGE);
-        let parts = [0..in_page, in_page..LONGEST];
-        for part in parts.into_iter().filter(|part| !part.is_empty()) {
-            // What is behind the instruction may be absent.
-            if let Some(at) = physical(start.wrapping_add(part.start as u64)) {
-                let _absent = memory.read(at.address, &mut code[part]);
-            }
-        }
-        // Instructions with two operands in memory are not emulated, so it is this one.
-        decode::operand(&code, &*self.utcb, |_| true)
+            _ => return self.execute_operand(&operand, length),
+        };
+        self.skip(length);
+        self.read(address, size)
     }
 
     fn read(&mut self, address: u64, size: u8) -> Option<Exit> {
@@ -128,7 +105,7 @@ impl NovaVcpu {
         if let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&address)) {
             apic.write(address - APIC.start, data as u32, now());
             timer::set(apic.deadline());
-            self.may_interrupt = true;
+            self.has_work = true;
             return None;
         }
         let at = IoAddr::Mmio(address);
@@ -142,16 +119,21 @@ impl NovaVcpu {
             MSR => self.msr(),
             HALT => {
                 self.skip(1);
-                self.is_halted = true;
-                if self.apic.is_none() {
+                self.is_halted = self.apic.is_some();
+                if !self.is_halted {
                     return Some(Exit::Halted);
                 }
             }
-            RECALL | INTERRUPT_WINDOW => self.may_interrupt = true,
+            RECALL | INTERRUPT_WINDOW => self.has_work = true,
             SHUTDOWN => return Some(Exit::Stopped(Stop::TripleFault)),
             INVALID_STATE => return Some(Exit::Stopped(Stop::EntryFailed(INVALID_STATE))),
             exit => return Some(Exit::Stopped(Stop::Unknown(exit as u32))),
         }
+        self.kicked()
+    }
+
+    /// Returns an exit if a kick has been requested.
+    pub(super) fn kicked(&self) -> Option<Exit> {
         let is_kicked = IS_KICKED.load(Ordering::SeqCst) && IS_KICKED.swap(false, Ordering::SeqCst);
         is_kicked.then_some(Exit::Kicked)
     }

@@ -2,8 +2,8 @@
 
 use super::now;
 use super::{parts, NovaVcpu, VALID};
-use crate::timer;
 use crate::utcb::Parts;
+use crate::{lines, timer};
 use trapline_interface::Exit;
 
 const INTERRUPTS_ON: u64 = 1 << 9;
@@ -12,30 +12,52 @@ const INTERRUPTS_ON: u64 = 1 << 9;
 const WINDOW: u64 = 1 << 12;
 
 impl NovaVcpu {
-    /// Waits while the guest halts, then injects the interrupt of the highest priority or requests an exit for it.
-    /// Returns an exit if no interrupt can end the halt.
+    /// Does what precedes an entry: continues the instruction in progress, and handles interrupts.
     #[inline(never)]
-    pub(super) fn interrupt(&mut self) -> Option<Exit> {
-        let apic = self.apic.as_mut()?;
+    pub(super) fn work(&mut self) -> Option<Exit> {
+        if let Some(execution) = self.execution.take() {
+            if let Some(exit) = self.execute(execution) {
+                return Some(exit);
+            }
+        }
+        // An exception to be injected precedes interrupts.
+        if self.changed.contains(Parts::INJECTION) {
+            return None;
+        }
+        self.interrupt()
+    }
+
+    /// Waits while the guest halts, then injects the interrupt of the highest priority or requests an exit for it.
+    /// Returns an exit for a kick, or if no interrupt can end the halt.
+    fn interrupt(&mut self) -> Option<Exit> {
+        let Some(mut apic) = self.apic.as_mut() else {
+            self.has_work = false;
+            return None;
+        };
+        lines::take(|vector| apic.request(vector));
         apic.expire(now());
         while self.is_halted && apic.pending().is_none() {
-            let Some(deadline) = apic.deadline() else {
+            let deadline = apic.deadline();
+            if deadline.is_none() && !lines::exist() {
                 return Some(Exit::Halted);
-            };
+            }
             timer::sleep(deadline);
+            if let Some(exit) = self.kicked() {
+                return Some(exit);
+            }
+            apic = self.apic.as_mut()?;
+            lines::take(|vector| apic.request(vector));
             apic.expire(now());
         }
         timer::set(apic.deadline());
-        self.may_interrupt = false;
+        self.has_work = false;
         // NOVA hides time in its ready queue from the guest's TSC.
         let message = parts(self.utcb.exit);
         if message.contains(Parts::TSC) && self.utcb.tsc_offset != 0 {
             self.utcb.tsc_offset = self.utcb.tsc_offset.wrapping_neg();
             self.changed = self.changed.with(Parts::TSC);
         }
-        let Some(vector) = apic.pending() else {
-            return None;
-        };
+        let vector = apic.pending()?;
         let is_known = message.contains(Parts::FLAGS.with(Parts::SHADOW));
         self.changed = self.changed.with(Parts::INJECTION);
         if is_known && self.utcb.rflags & INTERRUPTS_ON != 0 && self.utcb.shadow == 0 {
@@ -43,7 +65,7 @@ impl NovaVcpu {
             self.is_halted = false;
             self.utcb.injection = VALID | u64::from(vector);
             // A further one waits for the window.
-            self.may_interrupt = apic.pending().is_some();
+            self.has_work = apic.pending().is_some();
         } else {
             self.utcb.injection = WINDOW;
         }

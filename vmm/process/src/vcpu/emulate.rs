@@ -139,7 +139,7 @@ impl ProcessVcpu {
 
     /// Moves on behind an instruction that was completed here.
     fn finish(&mut self, now: &Emulation) {
-        if now.operand.form != Form::Other {
+        if now.operand.form.is_plain() {
             self.skip(now.length);
         }
     }
@@ -153,7 +153,7 @@ impl ProcessVcpu {
                 is_signed,
             } => {
                 let value = now.loaded(is_signed);
-                self.guest.registers.set(register, size, value);
+                self.guest.registers.set_operand(register, size, value);
                 self.guest.is_changed = true;
             }
             _ => {

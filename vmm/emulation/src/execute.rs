@@ -1,0 +1,336 @@
+//! Execution of one instruction whose operands may be devices: reads its source, computes, and writes its target.
+//!
+//! An access to a device stops the execution with an exit, one for each part of at most eight bytes within a page, as
+//! KVM does. Nothing changes before all of the target is known to be writable.
+
+use crate::decode::{Access, Form, Operand, PortString};
+use crate::GuestRegisters;
+use core::ops::Range;
+use trapline_interface::{Exit, IoAddr, PAGE};
+
+const RSP: u8 = 4;
+/// Bytes of a stack slot.
+const SLOT: u64 = 8;
+
+/// Memory and devices that need no exit.
+pub trait Bus {
+    /// Reason why an address cannot be accessed.
+    type Fault;
+
+    /// Translates an address of the guest to a physical one.
+    ///
+    /// # Errors
+    /// The guest's page tables deny the access.
+    fn translate(&mut self, address: u64, access: Access) -> Result<u64, Self::Fault>;
+
+    /// Reads bytes of a page. Returns false if this needs an exit.
+    fn read(&mut self, physical: u64, into: &mut [u8]) -> bool;
+
+    /// Writes bytes of a page. Returns false if this needs an exit.
+    fn write(&mut self, physical: u64, bytes: &[u8]) -> bool;
+}
+
+/// An operand that is no register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Memory(u64, Access),
+    Port(u16),
+}
+
+/// Kind of an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Operand(Form),
+    PortString(PortString),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Reading,
+    Writing,
+    Finished,
+}
+
+/// An instruction in progress.
+#[derive(Clone, Copy, Debug)]
+pub struct Execution {
+    kind: Kind,
+    length: u64,
+    size: u8,
+    source: Option<Place>,
+    target: Option<Place>,
+    /// The value read, or to be written.
+    value: u64,
+    /// Flags and register to be set at the end.
+    flags: Option<u64>,
+    register: Option<(u8, u64)>,
+    /// Bytes that are done.
+    done: u8,
+    phase: Phase,
+}
+
+impl Execution {
+    /// Returns the execution of an instruction with a memory operand; `None` if it is not supported.
+    pub fn new(operand: &Operand, length: u64, registers: &impl GuestRegisters) -> Option<Self> {
+        let at = Place::Memory(operand.address, operand.access);
+        let stack = registers.get(RSP).wrapping_sub(SLOT);
+        let pushed = Place::Memory(stack, Access::Write);
+        let memory = |address: Option<u64>, access| Some(Place::Memory(address?, access));
+        let (source, target) = match operand.form {
+            Form::Load { .. } | Form::Jump => (Some(at), None),
+            Form::Store(_) => (None, Some(at)),
+            Form::Compute(_) if operand.access == Access::ReadWrite => (Some(at), Some(at)),
+            Form::Compute(_) => (Some(at), None),
+            Form::Push | Form::Call => (Some(at), Some(pushed)),
+            Form::String(string) => (
+                memory(string.source, Access::Read),
+                memory(string.target, Access::Write),
+            ),
+            Form::Other => return None,
+        };
+        let kind = Kind::Operand(operand.form);
+        Some(Self::of(kind, length, operand.size, source, target))
+    }
+
+    /// Returns the execution of one element of a port access through memory. An instruction without elements is
+    /// finished.
+    pub fn port_string(string: PortString, length: u64, registers: &impl GuestRegisters) -> Self {
+        let (port, address) = (Place::Port(string.port), string.address(registers));
+        let (source, target) = match string.is_write {
+            true => (Place::Memory(address, Access::Read), port),
+            false => (port, Place::Memory(address, Access::Write)),
+        };
+        let kind = Kind::PortString(string);
+        Self::of(kind, length, string.size, Some(source), Some(target))
+    }
+
+    fn of(kind: Kind, length: u64, size: u8, source: Option<Place>, target: Option<Place>) -> Self {
+        Self {
+            kind,
+            length,
+            size,
+            source,
+            target,
+            value: 0,
+            flags: None,
+            register: None,
+            done: 0,
+            phase: Phase::Reading,
+        }
+    }
+
+    /// Returns whether the instruction has been completed.
+    pub fn is_finished(&self) -> bool {
+        self.phase == Phase::Finished
+    }
+
+    /// Continues until an exit or the end. Registers change at the end, which may be an exit that writes.
+    ///
+    /// # Errors
+    /// A fault of the guest, which has changed neither memory nor registers.
+    pub fn run<B: Bus>(
+        &mut self,
+        bus: &mut B,
+        registers: &mut impl GuestRegisters,
+    ) -> Result<Option<Exit>, B::Fault> {
+        if self.phase == Phase::Reading {
+            if self.has_no_element(registers) {
+                registers.set_instruction(registers.instruction().wrapping_add(self.length));
+                self.phase = Phase::Finished;
+                return Ok(None);
+            }
+            self.check_target(bus)?;
+            if let Some(exit) = self.read(bus)? {
+                return Ok(Some(exit));
+            }
+            self.compute(registers);
+            self.phase = Phase::Writing;
+            self.done = 0;
+        }
+        let exit = self.write(bus)?;
+        if exit.is_none() || self.done == self.size {
+            self.retire(registers);
+            self.phase = Phase::Finished;
+        }
+        Ok(exit)
+    }
+
+    /// Takes the result of the last exit if that was a read.
+    pub fn answer(&mut self, value: u64) {
+        if self.phase == Phase::Reading {
+            if let Some(source) = self.source {
+                let part = self.part(source);
+                self.put(part, &value.to_le_bytes());
+            }
+        }
+    }
+
+    fn has_no_element(&self, registers: &impl GuestRegisters) -> bool {
+        match self.kind {
+            Kind::PortString(string) => string.is_done(registers),
+            Kind::Operand(Form::String(string)) => string.is_done(registers),
+            Kind::Operand(_) => false,
+        }
+    }
+
+    fn check_target<B: Bus>(&self, bus: &mut B) -> Result<(), B::Fault> {
+        if let Some(Place::Memory(address, access)) = self.target {
+            bus.translate(address, access)?;
+            let last = address.wrapping_add(u64::from(self.size) - 1);
+            if last / PAGE as u64 != address / PAGE as u64 {
+                bus.translate(last, access)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Next bytes of an operand: at most eight, in one page.
+    fn part(&self, place: Place) -> Range<u8> {
+        let left = self.size - self.done;
+        let length = match place {
+            Place::Port(_) => left,
+            Place::Memory(address, _) => {
+                let at = address.wrapping_add(self.done.into());
+                let in_page = PAGE as u64 - at % PAGE as u64;
+                left.min(in_page.min(8) as u8)
+            }
+        };
+        self.done..self.done + length
+    }
+
+    fn put(&mut self, part: Range<u8>, bytes: &[u8]) {
+        let mut value = self.value.to_le_bytes();
+        let range = usize::from(part.start)..usize::from(part.end);
+        value[range].copy_from_slice(&bytes[..part.len()]);
+        self.value = u64::from_le_bytes(value);
+        self.done = part.end;
+    }
+
+    /// Reads the rest of the source.
+    fn read<B: Bus>(&mut self, bus: &mut B) -> Result<Option<Exit>, B::Fault> {
+        let Some(source) = self.source else {
+            return Ok(None);
+        };
+        while self.done < self.size {
+            let part = self.part(source);
+            let size = part.len() as u8;
+            let at = match source {
+                Place::Port(port) => IoAddr::Port(port),
+                Place::Memory(address, access) => {
+                    let at = bus.translate(address.wrapping_add(self.done.into()), access)?;
+                    let mut bytes = [0; 8];
+                    if bus.read(at, &mut bytes[..part.len()]) {
+                        self.put(part, &bytes);
+                        continue;
+                    }
+                    IoAddr::Mmio(at)
+                }
+            };
+            return Ok(Some(Exit::Read { at, size }));
+        }
+        Ok(None)
+    }
+
+    /// Writes the rest of the target.
+    fn write<B: Bus>(&mut self, bus: &mut B) -> Result<Option<Exit>, B::Fault> {
+        let Some(target) = self.target else {
+            return Ok(None);
+        };
+        while self.done < self.size {
+            let part = self.part(target);
+            let size = part.len() as u8;
+            let data = self.value >> (8 * part.start) & u64::MAX >> (64 - 8 * u32::from(size));
+            let at = match target {
+                Place::Port(port) => IoAddr::Port(port),
+                Place::Memory(address, access) => {
+                    let at = bus.translate(address.wrapping_add(self.done.into()), access)?;
+                    if bus.write(at, &data.to_le_bytes()[..part.len()]) {
+                        self.done = part.end;
+                        continue;
+                    }
+                    IoAddr::Mmio(at)
+                }
+            };
+            self.done = part.end;
+            return Ok(Some(Exit::Write { at, size, data }));
+        }
+        Ok(None)
+    }
+
+    /// Replaces the value read by the one to be written.
+    fn compute(&mut self, registers: &impl GuestRegisters) {
+        let Kind::Operand(form) = self.kind else {
+            return;
+        };
+        match form {
+            Form::Load {
+                register,
+                size,
+                is_signed,
+            } => {
+                let value = extended(self.value, self.size, is_signed);
+                self.register = Some((register, value));
+                self.size = size;
+            }
+            Form::Store(value) => self.value = value,
+            Form::Compute(computation) => {
+                let outcome = computation.apply(self.value, registers.flags());
+                self.value = outcome.memory;
+                self.flags = Some(outcome.flags);
+                self.register = outcome.register;
+            }
+            Form::String(string) if string.source.is_none() => self.value = registers.get(0),
+            Form::String(string) if string.target.is_none() => {
+                self.register = Some((0, self.value));
+            }
+            Form::Call => {
+                // The target of the jump; the return address is pushed.
+                self.register = Some((0, self.value));
+                self.value = registers.instruction().wrapping_add(self.length);
+            }
+            Form::Push | Form::Jump | Form::String(_) | Form::Other => {}
+        }
+    }
+
+    /// Changes the registers.
+    fn retire(&self, registers: &mut impl GuestRegisters) {
+        let next = registers.instruction().wrapping_add(self.length);
+        if let Some(flags) = self.flags {
+            let kept = registers.flags() & !crate::compute::FLAGS;
+            registers.set_flags(kept | flags);
+        }
+        let stack = registers.get(RSP).wrapping_sub(SLOT);
+        let next = match self.kind {
+            Kind::Operand(Form::Jump) => self.value,
+            Kind::Operand(Form::Call) => {
+                registers.set(RSP, 8, stack);
+                self.register.map_or(next, |(_, target)| target)
+            }
+            Kind::Operand(form) => {
+                if let Some((register, value)) = self.register {
+                    registers.set_operand(register, self.size, value);
+                }
+                match form {
+                    Form::String(string) if !string.advance(registers, self.size) => return,
+                    Form::Push => registers.set(RSP, 8, stack),
+                    _ => {}
+                }
+                next
+            }
+            Kind::PortString(string) => match string.advance(registers) {
+                true => next,
+                false => return,
+            },
+        };
+        registers.set_instruction(next);
+    }
+}
+
+/// Extends the low `size` bytes of a value to 64 bits.
+pub fn extended(value: u64, size: u8, is_signed: bool) -> u64 {
+    let shift = 64 - 8 * u32::from(size);
+    match is_signed {
+        true => ((value << shift) as i64 >> shift) as u64,
+        false => value << shift >> shift,
+    }
+}

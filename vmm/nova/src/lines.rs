@@ -1,0 +1,46 @@
+//! Interrupt lines: requests of other threads for the local APIC of the vCPU.
+
+use crate::timer::wake;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use trapline_emulation::apic::VECTORS;
+use trapline_interface::IrqLine;
+
+/// Requested vectors, a bit each.
+static REQUESTS: [AtomicU32; VECTORS / 32] = [const { AtomicU32::new(0) }; VECTORS / 32];
+
+/// There is a line, which may end a halt.
+static HAS_LINES: AtomicBool = AtomicBool::new(false);
+
+/// Returns the line of a vector.
+pub fn line(vector: u8) -> IrqLine {
+    HAS_LINES.store(true, Ordering::SeqCst);
+    IrqLine::new(move || {
+        REQUESTS[usize::from(vector) / 32].fetch_or(1 << (vector % 32), Ordering::SeqCst);
+        wake();
+        Ok(())
+    })
+}
+
+/// Returns whether a line may end a halt.
+pub fn exist() -> bool {
+    HAS_LINES.load(Ordering::SeqCst)
+}
+
+/// Calls `request` with each requested vector, and clears the requests.
+#[inline(always)]
+pub fn take(request: impl FnMut(u8)) {
+    if exist() {
+        take_all(request);
+    }
+}
+
+#[cold]
+fn take_all(mut request: impl FnMut(u8)) {
+    for (index, word) in REQUESTS.iter().enumerate() {
+        let mut bits = word.swap(0, Ordering::SeqCst);
+        while bits != 0 {
+            request((index * 32) as u8 + bits.trailing_zeros() as u8);
+            bits &= bits - 1;
+        }
+    }
+}

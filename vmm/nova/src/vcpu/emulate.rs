@@ -1,0 +1,147 @@
+//! Instructions that take more than one access: they read and write, cross pages, or move strings.
+
+use super::{now, NovaVcpu, Pending, APIC, PAGE_FAULT};
+use crate::memory::Memory;
+use crate::timer;
+use crate::utcb::Parts;
+use trapline_emulation::apic::{Apic, VECTORS};
+use trapline_emulation::decode::{self, Access, Operand, Privileged, LONGEST};
+use trapline_emulation::execute::{Bus, Execution};
+use trapline_emulation::paging::{translate, PageFault};
+use trapline_interface::{Exit, Stop, System, PAGE};
+
+/// The state that an instruction may use: registers, and those of the page walk.
+const STATE: Parts = Parts::GENERAL
+    .with(Parts::CR)
+    .with(Parts::CS_SS)
+    .with(Parts::FS_GS);
+
+/// 64-bit code segment (AMD APM volume 2, 4.8.1).
+const LONG: u16 = 1 << 9;
+
+/// Memory and local APIC of the guest.
+struct GuestBus<'a> {
+    memory: &'a Memory,
+    system: System,
+    apic: Option<&'a mut Apic<[u32; VECTORS / 32]>>,
+}
+
+impl Bus for GuestBus<'_> {
+    type Fault = PageFault;
+
+    fn translate(&mut self, address: u64, access: Access) -> Result<u64, PageFault> {
+        let found = translate(&mut self.memory, &self.system, address, access);
+        found.map(|found| found.address)
+    }
+
+    fn read(&mut self, physical: u64, into: &mut [u8]) -> bool {
+        if let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&physical)) {
+            let value = u64::from(apic.read(physical - APIC.start, now()));
+            into.copy_from_slice(&value.to_le_bytes()[..into.len()]);
+            return true;
+        }
+        self.memory.read(physical, into).is_some()
+    }
+
+    fn write(&mut self, physical: u64, bytes: &[u8]) -> bool {
+        if let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&physical)) {
+            let mut value = [0; 8];
+            value[..bytes.len()].copy_from_slice(bytes);
+            apic.write(
+                physical - APIC.start,
+                u64::from_le_bytes(value) as u32,
+                now(),
+            );
+            timer::set(apic.deadline());
+            return true;
+        }
+        self.memory.write(physical, bytes).is_some()
+    }
+}
+
+impl NovaVcpu {
+    /// Decodes the memory operand of the instruction at `rip`.
+    pub(super) fn operand(&self) -> Option<(Operand, u64)> {
+        // If there are two operands in memory, the executor finds which is not.
+        decode::operand(&self.code()?, &*self.utcb, |_| true)
+    }
+
+    /// Reads the instruction at `rip`, in 64-bit mode. Bytes without memory are zero.
+    fn code(&self) -> Option<[u8; LONGEST]> {
+        let system = self.utcb.system();
+        if system.cs.attributes & LONG == 0 {
+            return None;
+        }
+        let memory = &*self.memory;
+        let physical = |at| translate(&mut { memory }, &system, at, Access::Read).ok();
+        let start = self.utcb.rip;
+        let mut code = [0; LONGEST];
+        let in_page = LONGEST.min(PAGE - start as usize % PAGE);
+        let parts = [0..in_page, in_page..LONGEST];
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            // What is behind the instruction may be absent.
+            if let Some(at) = physical(start.wrapping_add(part.start as u64)) {
+                let _absent = memory.read(at.address, &mut code[part]);
+            }
+        }
+        Some(code)
+    }
+
+    /// Executes one element of a port access through memory.
+    #[cold]
+    pub(super) fn port_string(&mut self) -> Option<Exit> {
+        let decoded = self.require(STATE).ok().and_then(|()| self.code());
+        let decoded = decoded.and_then(|code| decode::privileged(&code, &*self.utcb));
+        let Some((Privileged::PortString(string), length)) = decoded else {
+            return Some(Exit::Stopped(Stop::Emulation));
+        };
+        let execution = Execution::port_string(string, length, &*self.utcb);
+        self.execute(execution)
+    }
+
+    #[cold]
+    pub(super) fn execute_operand(&mut self, operand: &Operand, length: u64) -> Option<Exit> {
+        let execution = Execution::new(operand, length, &*self.utcb);
+        match execution.filter(|_| self.require(STATE).is_ok()) {
+            Some(execution) => self.execute(execution),
+            None => Some(Exit::Stopped(Stop::Emulation)),
+        }
+    }
+
+    /// Continues an instruction until an exit or its end, or injects its page fault.
+    pub(super) fn execute(&mut self, mut execution: Execution) -> Option<Exit> {
+        let mut bus = GuestBus {
+            memory: &self.memory,
+            system: self.utcb.system(),
+            apic: self.apic.as_mut(),
+        };
+        let result = execution.run(&mut bus, &mut *self.utcb);
+        // The APIC may have changed.
+        self.has_work = true;
+        match result {
+            Ok(exit) if execution.is_finished() => {
+                self.changed = self.changed.with(Parts::GENERAL);
+                self.skip(0);
+                exit
+            }
+            Ok(exit) => {
+                self.execution = Some(execution);
+                self.pending = Pending::Execution;
+                exit
+            }
+            Err(fault) => {
+                self.utcb.cr2 = fault.address;
+                self.changed = self.changed.with(Parts::CR);
+                self.inject(PAGE_FAULT, fault.code);
+                None
+            }
+        }
+    }
+
+    /// Passes the result of a read to the instruction in progress.
+    pub(super) fn answer_execution(&mut self, value: u64) {
+        if let Some(execution) = &mut self.execution {
+            execution.answer(value);
+        }
+    }
+}
