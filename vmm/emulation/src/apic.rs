@@ -83,6 +83,7 @@ impl<R: Requests> Apic<R> {
     }
 
     /// Reads the register at `offset`.
+    #[inline(always)]
     pub fn read(&mut self, offset: u64, now: u64) -> u32 {
         let word = |base: u64| (offset - base) as usize / 16;
         match offset & !15 {
@@ -98,6 +99,7 @@ impl<R: Requests> Apic<R> {
     }
 
     /// Writes the register at `offset`.
+    #[inline(always)]
     pub fn write(&mut self, offset: u64, value: u32, now: u64) {
         let at = offset & !15;
         match at {

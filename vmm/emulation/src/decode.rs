@@ -140,6 +140,7 @@ fn system(reader: &mut Reader<'_, impl GuestRegisters>) -> Option<Privileged> {
 }
 
 /// Decodes the memory operand that `is_accessed`. Returns it with the length of the instruction.
+#[inline(always)]
 pub fn operand(
     code: &[u8],
     registers: &impl GuestRegisters,
@@ -156,6 +157,7 @@ pub fn operand(
     is_accessed(&found).then_some((found, reader.at as u64))
 }
 
+#[inline(always)]
 fn one_byte(reader: &mut Reader<'_, impl GuestRegisters>, opcode: u8) -> Option<Operand> {
     use Access::{Read, ReadWrite, Write};
     let mod_rm = reader.mod_rm()?;
@@ -218,6 +220,7 @@ fn one_byte(reader: &mut Reader<'_, impl GuestRegisters>, opcode: u8) -> Option<
     })
 }
 
+#[inline(never)]
 fn two_bytes(reader: &mut Reader<'_, impl GuestRegisters>) -> Option<Operand> {
     use Access::{Read, ReadWrite, Write};
     let opcode = reader.byte()?;
@@ -273,6 +276,7 @@ fn two_bytes(reader: &mut Reader<'_, impl GuestRegisters>) -> Option<Operand> {
 }
 
 /// `mov` between the accumulator and an address in the instruction.
+#[inline(never)]
 fn absolute(reader: &mut Reader<'_, impl GuestRegisters>, opcode: u8) -> Option<Operand> {
     let size = reader.size(opcode);
     let address = reader.signed(8)?.wrapping_add(reader.segment);

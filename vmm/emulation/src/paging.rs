@@ -20,6 +20,25 @@ const ERROR_PRESENT: u64 = 1;
 const ERROR_WRITE: u64 = 1 << 1;
 const ERROR_USER: u64 = 1 << 2;
 
+/// Registers that determine a translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paging {
+    pub cr0: u64,
+    pub cr3: u64,
+    /// The access is one of ring 3.
+    pub is_user: bool,
+}
+
+impl From<&System> for Paging {
+    fn from(system: &System) -> Self {
+        Self {
+            cr0: system.cr0,
+            cr3: system.cr3,
+            is_user: system.ring() == 3,
+        }
+    }
+}
+
 /// A page fault of the guest's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFault {
@@ -47,43 +66,45 @@ pub struct Translation {
 }
 
 /// Translates `address`, and sets accessed and dirty bits as the CPU does.
+#[inline(always)]
 pub fn translate(
     memory: &mut impl TableMemory,
-    system: &System,
+    paging: impl Into<Paging>,
     address: u64,
     access: Access,
 ) -> Result<Translation, PageFault> {
-    walk(memory, system, address, access, true)
+    walk(memory, paging.into(), address, access, true)
 }
 
 /// Translates `address` if a CPU could have the translation cached: its entries are marked as accessed.
 pub fn cached(memory: &mut impl TableMemory, system: &System, address: u64) -> Option<Translation> {
-    walk(memory, system, address, Access::Read, false).ok()
+    walk(memory, system.into(), address, Access::Read, false).ok()
 }
 
+#[inline(always)]
 fn walk(
     memory: &mut impl TableMemory,
-    system: &System,
+    paging: Paging,
     address: u64,
     access: Access,
     sets_bits: bool,
 ) -> Result<Translation, PageFault> {
     let is_write = access != Access::Read;
-    let is_user = system.ring() == 3;
+    let is_user = paging.is_user;
     let fault = |present: u64| {
         let write = if is_write { ERROR_WRITE } else { 0 };
         let user = if is_user { ERROR_USER } else { 0 };
         let code = present | write | user;
         PageFault { code, address }
     };
-    if system.cr0 & PAGING == 0 {
+    if paging.cr0 & PAGING == 0 {
         return Ok(Translation {
             address,
             is_writable: true,
             page: 1 << 12,
         });
     }
-    let mut table = system.cr3 & ADDRESS;
+    let mut table = paging.cr3 & ADDRESS;
     let mut rights = WRITABLE | USER;
     for level in (0..4).rev() {
         let shift = 12 + 9 * level;
@@ -94,7 +115,7 @@ fn walk(
         }
         rights &= entry;
         let is_leaf = level == 0 || (level < 3 && entry & LARGE != 0);
-        let checks_writes = is_user || system.cr0 & WRITE_PROTECT != 0;
+        let checks_writes = is_user || paging.cr0 & WRITE_PROTECT != 0;
         let is_denied =
             is_write && checks_writes && rights & WRITABLE == 0 || is_user && rights & USER == 0;
         if is_leaf && is_denied {

@@ -53,19 +53,29 @@ pub fn sleep(deadline: Option<u64>) {
 /// The thread.
 pub extern "C" fn run() -> ! {
     loop {
-        let times = [&DEADLINE, &ACTION_TIME].map(|time| time.load(Ordering::SeqCst));
-        let next = times.into_iter().filter(|time| *time != 0).min();
-        if !wait(SEMAPHORE, next.unwrap_or(0)) {
+        let deadline = DEADLINE.load(Ordering::SeqCst);
+        let next = match ACTION_TIME.load(Ordering::SeqCst) {
+            0 => deadline,
+            time if deadline == 0 => time,
+            time => time.min(deadline),
+        };
+        if !wait(SEMAPHORE, next) {
             continue;
         }
-        if next == Some(times[0]) {
+        if next == deadline {
             DEADLINE.store(0, Ordering::SeqCst);
             recall(VCPU);
         } else {
-            ACTION_TIME.store(0, Ordering::SeqCst);
-            if let Some(action) = take(ACTION.swap(core::ptr::null_mut(), Ordering::SeqCst)) {
-                action();
-            }
+            act();
         }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn act() {
+    ACTION_TIME.store(0, Ordering::SeqCst);
+    if let Some(action) = take(ACTION.swap(core::ptr::null_mut(), Ordering::SeqCst)) {
+        action();
     }
 }

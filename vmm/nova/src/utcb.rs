@@ -1,6 +1,7 @@
 //! The message of a VM exit (`Utcb_data` in `include/utcb.hpp`): parts of the vCPU's state, selected by a message
 //! transfer descriptor (`include/mtd.hpp`).
 
+use trapline_emulation::paging::Paging;
 use trapline_emulation::{merge, GuestRegisters};
 use trapline_interface::{General, Segment, System, Table};
 
@@ -74,6 +75,9 @@ impl Parts {
         self.0 & other.0 == other.0
     }
 }
+
+/// Attribute of a 64-bit code segment (AMD APM volume 2, 4.8.1).
+const LONG: u16 = 1 << 9;
 
 /// A segment register; attributes as in [`Segment`].
 #[repr(C)]
@@ -233,6 +237,20 @@ impl Utcb {
         self.cr3 = system.cr3;
         self.cr4 = system.cr4;
         self.efer = system.efer;
+    }
+
+    /// Returns the registers of the page walk.
+    pub fn paging(&self) -> Paging {
+        Paging {
+            cr0: self.cr0,
+            cr3: self.cr3,
+            is_user: self.cs.attributes >> 5 & 3 == 3,
+        }
+    }
+
+    /// Returns whether the code segment is one of 64-bit mode.
+    pub fn is_long_mode(&self) -> bool {
+        self.cs.attributes & LONG != 0
     }
 
     /// Sets the stack pointer.

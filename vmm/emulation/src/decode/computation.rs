@@ -6,6 +6,7 @@ use crate::compute::{Computation, Operation, Target};
 use crate::GuestRegisters;
 
 /// Returns the computation of an instruction with one byte of opcode.
+#[inline(never)]
 pub(super) fn one_byte_computation(
     reader: &Reader<'_, impl GuestRegisters>,
     opcode: u8,

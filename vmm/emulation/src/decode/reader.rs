@@ -32,6 +32,7 @@ pub(super) struct Address {
 
 impl<'a, R: GuestRegisters> Reader<'a, R> {
     /// Skips prefixes. Addresses of 32 bits are not supported.
+    #[inline(always)]
     pub(super) fn open(code: &'a [u8], registers: &'a R) -> Option<Self> {
         let mut reader = Self {
             code,
@@ -70,6 +71,7 @@ impl<'a, R: GuestRegisters> Reader<'a, R> {
     }
 
     /// Reads a signed number of `size` bytes.
+    #[inline(always)]
     pub(super) fn signed(&mut self, size: u8) -> Option<u64> {
         let end = self.at + usize::from(size);
         let mut bytes = [0; 8];

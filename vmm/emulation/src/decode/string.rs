@@ -27,6 +27,7 @@ pub struct StringMove {
 }
 
 /// One element of `movs`, `stos` or `lods`: the operand that `is_accessed`.
+#[inline(never)]
 pub(super) fn string(
     reader: &Reader<'_, impl GuestRegisters>,
     opcode: u8,

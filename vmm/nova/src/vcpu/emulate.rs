@@ -7,8 +7,8 @@ use crate::utcb::Parts;
 use trapline_emulation::apic::{Apic, VECTORS};
 use trapline_emulation::decode::{self, Access, Operand, Privileged, LONGEST};
 use trapline_emulation::execute::{Bus, Execution};
-use trapline_emulation::paging::{translate, PageFault};
-use trapline_interface::{Exit, Stop, System, PAGE};
+use trapline_emulation::paging::{translate, PageFault, Paging};
+use trapline_interface::{Exit, Stop, PAGE};
 
 /// The state that an instruction may use: registers, and those of the page walk.
 const STATE: Parts = Parts::GENERAL
@@ -16,13 +16,10 @@ const STATE: Parts = Parts::GENERAL
     .with(Parts::CS_SS)
     .with(Parts::FS_GS);
 
-/// 64-bit code segment (AMD APM volume 2, 4.8.1).
-const LONG: u16 = 1 << 9;
-
 /// Memory and local APIC of the guest.
 struct GuestBus<'a> {
     memory: &'a Memory,
-    system: System,
+    paging: Paging,
     apic: Option<&'a mut Apic<[u32; VECTORS / 32]>>,
 }
 
@@ -30,7 +27,7 @@ impl Bus for GuestBus<'_> {
     type Fault = PageFault;
 
     fn translate(&mut self, address: u64, access: Access) -> Result<u64, PageFault> {
-        let found = translate(&mut self.memory, &self.system, address, access);
+        let found = translate(&mut self.memory, self.paging, address, access);
         found.map(|found| found.address)
     }
 
@@ -61,30 +58,41 @@ impl Bus for GuestBus<'_> {
 
 impl NovaVcpu {
     /// Decodes the memory operand of the instruction at `rip`.
+    #[inline(always)]
     pub(super) fn operand(&self) -> Option<(Operand, u64)> {
         // If there are two operands in memory, the executor finds which is not.
         decode::operand(&self.code()?, &*self.utcb, |_| true)
     }
 
     /// Reads the instruction at `rip`, in 64-bit mode. Bytes without memory are zero.
+    #[inline(always)]
     fn code(&self) -> Option<[u8; LONGEST]> {
-        let system = self.utcb.system();
-        if system.cs.attributes & LONG == 0 {
+        if !self.utcb.is_long_mode() {
             return None;
         }
-        let memory = &*self.memory;
-        let physical = |at| translate(&mut { memory }, &system, at, Access::Read).ok();
         let start = self.utcb.rip;
         let mut code = [0; LONGEST];
         let in_page = LONGEST.min(PAGE - start as usize % PAGE);
-        let parts = [0..in_page, in_page..LONGEST];
-        for part in parts.into_iter().filter(|part| !part.is_empty()) {
-            // What is behind the instruction may be absent.
-            if let Some(at) = physical(start.wrapping_add(part.start as u64)) {
-                let _absent = memory.read(at.address, &mut code[part]);
-            }
+        self.fetch(start, &mut code[..in_page]);
+        if in_page < LONGEST {
+            self.fetch_next_page(start.wrapping_add(in_page as u64), &mut code[in_page..]);
         }
         Some(code)
+    }
+
+    /// Reads code within a page.
+    #[inline(always)]
+    fn fetch(&self, address: u64, into: &mut [u8]) {
+        let mut memory = &*self.memory;
+        let at = translate(&mut memory, self.utcb.paging(), address, Access::Read);
+        if let Ok(at) = at {
+            let _absent = memory.read(at.address, into);
+        }
+    }
+
+    #[cold]
+    fn fetch_next_page(&self, address: u64, into: &mut [u8]) {
+        self.fetch(address, into);
     }
 
     /// Executes one element of a port access through memory.
@@ -108,11 +116,18 @@ impl NovaVcpu {
         }
     }
 
+    /// Continues the instruction in progress.
+    #[cold]
+    pub(super) fn continue_execution(&mut self) -> Option<Exit> {
+        let execution = self.execution.take()?;
+        self.execute(execution)
+    }
+
     /// Continues an instruction until an exit or its end, or injects its page fault.
-    pub(super) fn execute(&mut self, mut execution: Execution) -> Option<Exit> {
+    fn execute(&mut self, mut execution: Execution) -> Option<Exit> {
         let mut bus = GuestBus {
             memory: &self.memory,
-            system: self.utcb.system(),
+            paging: self.utcb.paging(),
             apic: self.apic.as_mut(),
         };
         let result = execution.run(&mut bus, &mut *self.utcb);

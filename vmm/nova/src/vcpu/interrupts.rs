@@ -15,8 +15,8 @@ impl NovaVcpu {
     /// Does what precedes an entry: continues the instruction in progress, and handles interrupts.
     #[inline(never)]
     pub(super) fn work(&mut self) -> Option<Exit> {
-        if let Some(execution) = self.execution.take() {
-            if let Some(exit) = self.execute(execution) {
+        if self.execution.is_some() {
+            if let Some(exit) = self.continue_execution() {
                 return Some(exit);
             }
         }
@@ -41,6 +41,8 @@ impl NovaVcpu {
             if deadline.is_none() && !lines::exist() {
                 return Some(Exit::Halted);
             }
+            // The wait has the deadline; the timer's thread would make the vCPU exit once more.
+            timer::set(None);
             timer::sleep(deadline);
             if let Some(exit) = self.kicked() {
                 return Some(exit);
