@@ -98,6 +98,11 @@ impl EnvironmentId {
         self.stack().starts_with_machine()
     }
 
+    /// Returns whether its start is measured: of a VMM or a program, or of NOVA with its machine.
+    pub fn has_boot(self) -> bool {
+        !self.starts_with_machine() || self.is_nova()
+    }
+
     /// Returns whether it is measured by default where it is available. NOVA is the user's file, and Xen has to be
     /// downloaded; Xen, Linux guests and the second simulated machine boot slowly.
     pub fn is_default(self) -> bool {

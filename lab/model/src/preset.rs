@@ -101,6 +101,12 @@ const COUNTED_BARE: Sizes = Sizes {
     ..COUNTED
 };
 
+/// Sizes for NOVA: each launch is a boot of its machine.
+const COUNTED_NOVA: Sizes = Sizes {
+    boot_launches: 1,
+    ..COUNTED
+};
+
 impl Sizes {
     pub fn of(environment: EnvironmentId, preset: Preset) -> Self {
         let sizes = Self::of_clock(environment, preset);
@@ -112,6 +118,7 @@ impl Sizes {
 
     fn of_clock(environment: EnvironmentId, preset: Preset) -> Self {
         let sizes = match environment {
+            _ if environment.is_nova() => return COUNTED_NOVA,
             _ if environment.starts_with_machine() => return COUNTED_BARE,
             // Figures are exact: more batches add nothing.
             _ if environment.clock().is_exact() => {

@@ -1,5 +1,6 @@
 //! The virtual machine of the image.
 
+use crate::events;
 use crate::hypervisor::Nova;
 use crate::ports::{exit, Console, Messages};
 use alloc::format;
@@ -7,6 +8,8 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use core::fmt::Write;
 use trapline_abi::platform::{EXIT_DONE, EXIT_PANIC};
+use trapline_abi::record::Stage;
+use trapline_abi::stamp;
 use trapline_interface::{Access, Controllers, Gpa, Hypervisor, Region, VcpuId, Vm, VmSpec};
 use trapline_monitor::boot::{prepare, EntryPoint, Image, Plan};
 use trapline_monitor::devices::{IoBus, IoBusConfig};
@@ -49,6 +52,7 @@ pub fn run(image: &[u8], command_line: &str, memory: Region) -> Result<(), Strin
         created.map_err(|error| error.to_string())
     };
     let (_vm, mut vcpu) = create()?;
+    let created = stamp!(VmCreated);
     let mut devices = Devices {
         io: IoBus::new(IoBusConfig::default()),
         shell: Console,
@@ -56,7 +60,15 @@ pub fn run(image: &[u8], command_line: &str, memory: Region) -> Result<(), Strin
         interrupts: None,
     };
     let exits = ExitCounters::default();
-    let reason = start(&mut vcpu).and_then(|()| run_vcpu(&mut vcpu, &mut devices, &exits));
+    start(&mut vcpu).map_err(|error| error.to_string())?;
+    let entered = stamp!(VmmEntry);
+    let reason = run_vcpu(&mut vcpu, &mut devices, &exits);
+    let ended = stamp!(VmmExit);
+    events::report(&[
+        (Stage::VmCreated, created),
+        (Stage::VmmEntry, entered),
+        (Stage::VmmExit, ended),
+    ]);
     match reason.map_err(|error| error.to_string())? {
         StopReason::Done => exit(EXIT_DONE),
         StopReason::Panicked => exit(EXIT_PANIC),

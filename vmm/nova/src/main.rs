@@ -17,6 +17,8 @@ extern crate alloc;
 #[cfg(trapline_image)]
 mod conformance;
 #[cfg(trapline_image)]
+mod events;
+#[cfg(trapline_image)]
 mod heap;
 #[cfg(any(test, trapline_image))]
 mod hip;

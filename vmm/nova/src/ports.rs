@@ -6,13 +6,17 @@ use trapline_abi::platform::{COM1, DEBUG_CONSOLE, EXIT};
 use trapline_monitor::devices::{Shell, Terminal};
 use trapline_monitor::StopReason;
 
-/// Line status register of the serial port, and its bit "transmitter empty" (National Semiconductor PC16550D).
-const LINE_STATUS: u16 = COM1 + 5;
+/// Second serial port of a PC.
+const COM2: u16 = 0x2f8;
+
+/// Line status register of a serial port, and its bit "transmitter empty" (National Semiconductor PC16550D).
+const LINE_STATUS: u16 = 5;
 const EMPTY: u8 = 1 << 5;
 
 /// Ports of this program: first port, and power of two of their number.
-pub const PORTS: [(u16, u64); 6] = [
+pub const PORTS: [(u16, u64); 7] = [
     (COM1, 3),
+    (COM2, 3),
     (DEBUG_CONSOLE, 0),
     (EXIT, 0),
     (EXIT + 1, 0),
@@ -45,12 +49,19 @@ pub struct Messages;
 
 impl fmt::Write for Messages {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            while in8(LINE_STATUS) & EMPTY == 0 {}
-            out8(COM1, byte);
-        }
+        text.bytes().for_each(|byte| send(COM1, byte));
         Ok(())
     }
+}
+
+/// Sends a byte of an event to the second serial port.
+pub fn send_event(byte: u8) {
+    send(COM2, byte);
+}
+
+fn send(port: u16, byte: u8) {
+    while in8(port + LINE_STATUS) & EMPTY == 0 {}
+    out8(port, byte);
 }
 
 /// The guest's console: the machine's debug console.

@@ -12,13 +12,14 @@ use crate::machine::fail;
 use crate::ports::PORTS;
 use crate::timer::{self, HALT_SEMAPHORE, SEMAPHORE as TIMER_SEMAPHORE};
 use crate::utcb::{Parts, Utcb};
-use crate::{conformance, machine};
+use crate::{conformance, events, machine};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::arch::global_asm;
 use core::panic::PanicInfo;
 use core::ptr::NonNull;
+use trapline_abi::stamp;
 use trapline_interface::{Region, PAGE};
 
 global_asm!(include_str!("entry.s"), options(att_syntax));
@@ -83,6 +84,7 @@ const PHYSICAL_LIMIT: u64 = 1 << 32;
 /// `hip` is the hypervisor information page, and NOVA has just started this program.
 #[no_mangle]
 unsafe extern "C" fn trapline_root_main(hip: *const [u8; PAGE]) -> ! {
+    events::started(stamp!(VmmMain));
     debug_assert_eq!(hip as u64, USER_END - PAGE as u64);
     // Errors have no place to be reported before the handler has its ports.
     let _unreported = start_handler();

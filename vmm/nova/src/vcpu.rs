@@ -63,7 +63,7 @@ pub const fn parts(exit: u64) -> Parts {
     let common = Parts::RIP.with(Parts::ACDB).with(Parts::SHADOW);
     let interruptible = common.with(Parts::FLAGS);
     match exit {
-        START => Parts::NONE,
+        START => Parts::TSC,
         PORT => common.with(Parts::QUALIFICATION),
         CPUID => common,
         MSR => common
@@ -171,6 +171,7 @@ impl NovaVcpu {
         self.enter();
         self.exits = 0;
         self.load_boot_state();
+        self.show_hidden_time();
         Ok(())
     }
 

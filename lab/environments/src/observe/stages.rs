@@ -13,7 +13,7 @@ pub fn not_applicable(environment: EnvironmentId, op: Op) -> Option<&'static str
         id if id.is_xen() && id.starts_with_machine() => {
             Some("Xen's first domain starts with the machine, and no VMM is executed")
         }
-        id if id.is_nova() => Some("NOVA starts with the machine, and no VMM is executed"),
+        id if id.is_nova() => (op == Op::BootExit).then_some("the machine ends with its guest"),
         id if id.starts_with_machine() => Some("the bare machine has no VMM"),
         id if id.is_native() && is_before_entry => Some("a process has no virtual machine"),
         id if id.is_user_mode() && is_before_entry => {

@@ -121,7 +121,7 @@ impl ImageOnNova {
         let command = self.qemu.machine(MACHINE, memory, 1);
         let command = with_steady_clock(command, Arc::clone(&self.steady))
             .words(COUNTING)
-            .words("-serial file:/proc/self/fd/2")
+            .words("-serial file:/proc/self/fd/2 -serial file:/proc/self/fd/3")
             .words(&console("console", "/proc/self/fd/1"))
             .arg("-kernel")
             .arg(self.nova.path())

@@ -109,7 +109,7 @@ proptest! {
             let expected = asked & !left_out::union(&boot.left_out);
             prop_assert_eq!(boot.job.run | boot.boot_job.run, expected);
             prop_assert_eq!(boot.job.run & boot.boot_job.run, 0);
-            let boots = boot.boot_job.run != 0 && !boot.environment.starts_with_machine();
+            let boots = boot.boot_job.run != 0 && boot.environment.has_boot();
             prop_assert_eq!(boot.boot_launches > 0, boots);
         }
         for id in all() {

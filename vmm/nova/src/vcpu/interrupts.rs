@@ -27,6 +27,14 @@ impl NovaVcpu {
         self.interrupt()
     }
 
+    /// Adds the time in NOVA's ready queue, which NOVA hides from it, to the guest's TSC.
+    pub(super) fn show_hidden_time(&mut self) {
+        if parts(self.utcb.exit).contains(Parts::TSC) && self.utcb.tsc_offset != 0 {
+            self.utcb.tsc_offset = self.utcb.tsc_offset.wrapping_neg();
+            self.changed = self.changed.with(Parts::TSC);
+        }
+    }
+
     /// Waits while the guest halts, then injects the interrupt of the highest priority or requests an exit for it.
     /// Returns an exit for a kick, or if no interrupt can end the halt.
     fn interrupt(&mut self) -> Option<Exit> {
@@ -53,13 +61,11 @@ impl NovaVcpu {
         }
         timer::set(apic.deadline());
         self.has_work = false;
-        // NOVA hides time in its ready queue from the guest's TSC.
+        let pending = apic.pending();
+        self.show_hidden_time();
+        let vector = pending?;
         let message = parts(self.utcb.exit);
-        if message.contains(Parts::TSC) && self.utcb.tsc_offset != 0 {
-            self.utcb.tsc_offset = self.utcb.tsc_offset.wrapping_neg();
-            self.changed = self.changed.with(Parts::TSC);
-        }
-        let vector = apic.pending()?;
+        let apic = self.apic.as_mut()?;
         let is_known = message.contains(Parts::FLAGS.with(Parts::SHADOW));
         self.changed = self.changed.with(Parts::INJECTION);
         if is_known && self.utcb.rflags & INTERRUPTS_ON != 0 && self.utcb.shadow == 0 {
