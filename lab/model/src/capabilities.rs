@@ -188,7 +188,7 @@ impl EnvironmentId {
         let image = !self.has_processes() && is_vm && !self.stack().is_nested();
         let is_program = image && !self.is_custom() && !self.is_nova();
         let here = self.is_on(Machine::Host) && (self.is_native() || is_program);
-        here || image && self.has_trapline_vmm()
+        here || image && self.has_trapline_vmm() && !self.is_xen()
     }
 
     /// Returns whether its guest is a process.

@@ -81,6 +81,8 @@ environments! {
         "the image as a PVH domain of Xen on the simulated machine";
     SIM_XEN_HVM "sim/xen-hvm" Sim [XEN_HVM] Image
         "the image as a fully virtualized domain of Xen there, devices by QEMU";
+    SIM_XEN_TRAPLINE "sim/xen/trapline" Sim [XEN_TRAPLINE] Image
+        "the image as a PVH domain of Xen there, devices by trapline-vmm in the first domain";
     SIM_XEN_DOM0 "sim/xen-dom0" Sim [XEN_DOM0] Image
         "the image as the first domain of Xen there, alone with it";
     SIM_CUSTOM "sim/custom" Sim [CUSTOM] Image

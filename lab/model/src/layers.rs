@@ -153,6 +153,8 @@ impl Level {
     pub const UML: Self = Self::without_vmm(Hypervisor::Uml);
     /// A PVH domain of Xen.
     pub const XEN_PVH: Self = Self::without_vmm(Hypervisor::Xen(Domain::Pvh));
+    /// A PVH domain of Xen, with `trapline-vmm` in the initial domain as its device model.
+    pub const XEN_TRAPLINE: Self = Self::of(Hypervisor::Xen(Domain::Pvh), Vmm::Trapline);
     /// An HVM domain of Xen.
     pub const XEN_HVM: Self = Self::without_vmm(Hypervisor::Xen(Domain::Hvm));
     /// The initial domain of Xen.
@@ -191,6 +193,7 @@ impl Level {
             (Hypervisor::Nova, _) => "nova",
             (Hypervisor::Tcg, _) => "qemu-tcg",
             (Hypervisor::Uml, _) => "uml",
+            (Hypervisor::Xen(_), Some(Vmm::Trapline)) => "xen/trapline",
             (Hypervisor::Xen(Domain::Pvh), _) => "xen-pvh",
             (Hypervisor::Xen(Domain::Hvm), _) => "xen-hvm",
             (Hypervisor::Xen(Domain::Dom0), _) => "xen-dom0",

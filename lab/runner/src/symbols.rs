@@ -64,7 +64,7 @@ pub fn of(
     if environment.is_xen() {
         let symbols = &mut reader.symbols;
         symbols.add_kallsyms(AddressSpace::Kernel, KERNEL_OF_DOM0, &located.kernel);
-        reader.add_xen()?;
+        reader.add_xen(environment)?;
     } else {
         reader.add_kernel(&located);
         reader.add_programs(environment, &located)?;
@@ -264,12 +264,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Adds Xen and the programs of dom0, which all have the same addresses.
-    fn add_xen(&mut self) -> Result<(), Failure> {
+    fn add_xen(&mut self, environment: EnvironmentId) -> Result<(), Failure> {
         let code = self.add_hypervisor()?;
-        let agent = ("trapline-agent".to_owned(), self.part(Part::Agent)?);
+        let vmm = environment
+            .has_trapline_vmm()
+            .then_some(("trapline-vmm", Part::Vmm));
+        let parts = [("trapline-agent", Part::Agent)].into_iter().chain(vmm);
+        let parts = parts.map(|(name, part)| Ok((name.to_owned(), self.part(part)?)));
+        let parts = parts.collect::<Result<Vec<_>, Failure>>()?;
         let programs = code.programs.into_iter();
         let programs = programs.map(|file| (short_name(&file), file));
-        for (name, file) in std::iter::once(agent).chain(programs) {
+        for (name, file) in parts.into_iter().chain(programs) {
             let added = self.symbols.add_file(&name, &read(&file)?);
             added.map_err(|error| Failure::from_error(&error))?;
         }

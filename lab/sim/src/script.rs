@@ -68,6 +68,11 @@ impl Script {
         self.launch_as(command, if asked { "xen-asked" } else { "xen" });
     }
 
+    /// Runs `xl` to create a paused domain, and behind `--` a VMM that serves it.
+    pub fn launch_domain_with_vmm(&mut self, command: &Command) {
+        self.launch_as(command, "xen-vmm");
+    }
+
     /// Starts a load program: name of the load, unit of its count, and how it reports the count.
     pub fn load(&mut self, name: &str, unit: &str, telling: &str, command: &Command) {
         self.line_with(&["load", name, unit, telling], command);

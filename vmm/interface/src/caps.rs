@@ -46,6 +46,12 @@ pub enum Missing {
         /// Device path.
         device: &'static str,
     },
+    /// Linux is not the first domain of Xen.
+    #[error("{device} does not exist: run this in the first domain of Xen, with the kernel's modules xen-privcmd and xen-evtchn")]
+    NotXen {
+        /// Device path.
+        device: &'static str,
+    },
     /// The user may not open the device.
     #[error("{device} may not be opened by this user: add it to the group that owns the device (usermod -aG kvm USER), then log in again")]
     NotPermitted {

@@ -168,4 +168,7 @@ pub trait Vcpu {
 
     /// Guest TSC minus host TSC, if known.
     fn tsc_offset(&self) -> Option<i64>;
+
+    /// Ends a VM that would outlive this process. The vCPU cannot run again.
+    fn end(&mut self) {}
 }

@@ -11,7 +11,7 @@ use std::panic;
 use std::sync::Arc;
 use trapline_abi::record::Counter;
 use trapline_abi::{stamp, Stage};
-use trapline_interface::{has_huge_pages, Hypervisor, Missing, Ring0, Vcpu};
+use trapline_interface::{has_huge_pages, Hypervisor, Missing, Ring0, Vcpu, Vm};
 use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
 use trapline_machine::disk::ImageDisk;
@@ -20,7 +20,7 @@ use trapline_machine::hotplug::VmMemory;
 use trapline_machine::line::Line;
 use trapline_machine::linux::{self, Common, Report};
 use trapline_machine::settings::{parse, Backend, Guest, Request, HELP};
-use trapline_machine::setup::{set_up, Ready};
+use trapline_machine::setup::{adopt, set_up, Ready};
 use trapline_machine::shell::Host;
 use trapline_machine::stop::exit_status;
 use trapline_machine::ticker::Ticker;
@@ -30,6 +30,7 @@ use trapline_machine::{
 };
 use trapline_monitor::{Devices, ExitCounters, ExitCounts};
 use trapline_process::Process;
+use trapline_xen::DomainConfig;
 
 const INTERNAL: i32 = 5;
 
@@ -66,6 +67,13 @@ fn run(settings: &VmConfig, begun: u64) -> Result<Infallible, Failure> {
             let open = || Ok(Process::configured(settings.process));
             run_image(settings, open, Ring0::Emulated, events)
         }
+        (Guest::Image, Backend::Xen) => {
+            let ready = adopt(DomainConfig {
+                id: settings.domain.unwrap_or_default(),
+                memory: settings.memory,
+            })?;
+            run_ready(settings, ready, events)
+        }
         (Guest::Linux, _) => run_linux(settings, events),
     }
 }
@@ -74,9 +82,16 @@ fn run_image<H: Hypervisor<Vm: Send + 'static>>(
     settings: &VmConfig,
     open: impl FnOnce() -> Result<H, Missing>,
     ring0: Ring0,
+    events: Events,
+) -> Result<Infallible, Failure> {
+    run_ready(settings, set_up(settings, open, ring0)?, events)
+}
+
+fn run_ready<V: Vm + Send + 'static>(
+    settings: &VmConfig,
+    ready: Ready<V>,
     mut events: Events,
 ) -> Result<Infallible, Failure> {
-    let ready = set_up(settings, open, ring0)?;
     events.stage(Stage::VmCreated, stamp!(VmCreated));
     let Ready {
         vm,
@@ -91,7 +106,7 @@ fn run_image<H: Hypervisor<Vm: Send + 'static>>(
     };
     let usage = events.wanted().then(|| MemoryUsage::open(&memory));
     let has_huge_pages = settings.populate.is_some() && has_huge_pages();
-    if settings.backend == Backend::Kvm {
+    if settings.backend != Backend::Process {
         privileges::drop_all(settings.user, settings.chroot.as_deref())?;
     }
     if let Some(disk) = &mut disk {
@@ -115,6 +130,7 @@ fn run_image<H: Hypervisor<Vm: Send + 'static>>(
         None => machine.run(starting),
         Some(disk) => disk.run(&mut machine, starting),
     };
+    machine.vcpu.end();
     events.stage(Stage::VmmExit, stamp!(VmmExit));
     if events.wanted() {
         let exits = machine.exits.counts();

@@ -25,6 +25,9 @@ pub const HELP: &str = include_str!("settings/help.txt");
 /// Supported numbers of vCPUs.
 const CPUS: std::ops::RangeInclusive<u32> = 1..=8;
 
+/// IDs of domains, from the first domain's to `DOMID_FIRST_RESERVED` (Xen `public/xen.h`), both excluded.
+const DOMAINS: std::ops::RangeInclusive<u16> = 1..=0x7fef;
+
 const DEFAULT_MEMORY: u64 = 64 << 20;
 
 /// Value of `--entry`.
@@ -54,6 +57,8 @@ pub enum Backend {
     Kvm,
     /// A sandboxed process.
     Process,
+    /// A domain of Xen.
+    Xen,
 }
 
 /// Configuration of a VM.
@@ -65,6 +70,8 @@ pub struct VmConfig {
     pub backend: Backend,
     /// Options of a guest that is a process.
     pub process: Config,
+    /// ID of a domain of Xen, which has its image.
+    pub domain: Option<u16>,
     /// Path of the image or kernel.
     pub image: PathBuf,
     /// Path of the initramfs.
@@ -161,9 +168,12 @@ const IMAGE: Option<Guest> = Some(Guest::Image);
 const LINUX: Option<Guest> = Some(Guest::Linux);
 
 #[rustfmt::skip]
-const OPTIONS: [OptionRow; 31] = [
+const OPTIONS: [OptionRow; 32] = [
     ("image", IMAGE, Path(|config, path| config.set_image(Guest::Image, path))),
     ("kernel", LINUX, Path(|config, path| config.set_image(Guest::Linux, path))),
+    ("domain", IMAGE, Text("a number from 1 to 32751", |config, text| {
+        put(&mut config.domain, text.parse().ok().filter(|id| DOMAINS.contains(id)).map(Some))
+    })),
     ("initrd", LINUX, Path(|config, path| config.initrd = Some(path))),
     ("cmdline", None, Text("text", |config, text| {
         put(&mut config.command_line, Some(text.to_owned()))
@@ -175,8 +185,8 @@ const OPTIONS: [OptionRow; 31] = [
         use EntryMode::{Auto, Direct, Pvh};
         put(&mut config.entry, choose(text, [("auto", Auto), ("direct", Direct), ("pvh", Pvh)]))
     })),
-    ("backend", None, Text("kvm or process", |config, text| {
-        let backends = [("kvm", Backend::Kvm), ("process", Backend::Process)];
+    ("backend", None, Text("kvm, process or xen", |config, text| {
+        let backends = [("kvm", Backend::Kvm), ("process", Backend::Process), ("xen", Backend::Xen)];
         put(&mut config.backend, choose(text, backends))
     })),
     ("crossing", IMAGE, Text("auto, rewrite, direct, dispatch, trap, notify or ptrace", |config, text| {
@@ -297,11 +307,11 @@ impl VmConfig {
 
     /// Rejects options that do not apply to the kind of guest; `restricted` are those given that apply to one kind.
     fn check(&self, restricted: &[(&'static str, Guest)]) -> Result<(), Failure> {
-        let is_main = |(name, _): &&(&str, Guest)| matches!(*name, "image" | "kernel");
+        let is_main = |(name, _): &&(&str, Guest)| matches!(*name, "image" | "kernel" | "domain");
         let conflict = restricted.iter().find(|(_, guest)| *guest != self.guest);
         Err(Failure::Usage(
             match restricted.iter().filter(is_main).count() {
-                0 => "--image or --kernel is required".into(),
+                0 => "--image, --kernel or --domain is required".into(),
                 1 => match conflict {
                     Some((name, Guest::Image)) => format!("--{name} requires --image"),
                     Some((name, Guest::Linux)) => format!("--{name} requires --kernel"),
@@ -310,7 +320,8 @@ impl VmConfig {
                     }
                     None => return self.check_devices(),
                 },
-                _ => "--image and --kernel may be given once".into(),
+                _ => "--image, --kernel and --domain exclude each other, and may be given once"
+                    .into(),
             },
         ))
     }

@@ -11,13 +11,14 @@ use trapline_interface::{
     VcpuId, Vm, VmSpec, PAGE,
 };
 use trapline_monitor::boot::{prepare, Chunk, EntryPoint, Image, Plan, Prepared, MAX_MEMORY};
+use trapline_xen::{DomainConfig, XenVm};
 
 /// A VM for an image.
-pub struct Ready<H: Hypervisor> {
+pub struct Ready<V: Vm> {
     /// The VM, which owns guest memory.
-    pub vm: H::Vm,
+    pub vm: V,
     /// Its only vCPU.
-    pub vcpu: <H::Vm as Vm>::Vcpu,
+    pub vcpu: V::Vcpu,
     /// Guest memory, from address 0.
     pub memory: Arc<Region>,
     /// Address of the guest's interrupt count, if the image has one.
@@ -35,7 +36,7 @@ pub fn set_up<H: Hypervisor>(
     settings: &VmConfig,
     open: impl FnOnce() -> Result<H, Missing>,
     ring0: Ring0,
-) -> Result<Ready<H>, Failure> {
+) -> Result<Ready<H::Vm>, Failure> {
     let file = MappedFile::open(&settings.image, MAX_MEMORY)?;
     let image = Image::parse(file.bytes()).map_err(|source| Failure::Image {
         path: settings.image.clone(),
@@ -55,6 +56,7 @@ pub fn set_up<H: Hypervisor>(
             privileges::drop_all(settings.user, settings.chroot.as_deref())?;
             None
         }
+        Backend::Xen => None,
     };
     assemble_in(open, &image, &plan, settings.halt_in_guest, kind, mapped)
 }
@@ -67,7 +69,7 @@ pub fn assemble<H: Hypervisor>(
     image: &Image<'_>,
     plan: &Plan<'_>,
     halt_in_guest: bool,
-) -> Result<Ready<H>, Failure> {
+) -> Result<Ready<H::Vm>, Failure> {
     assemble_in(H::open, image, plan, halt_in_guest, (None, None), None)
 }
 
@@ -79,7 +81,7 @@ fn assemble_in<H: Hypervisor>(
     halt_in_guest: bool,
     kind: Kind,
     file: Option<&MappedFile>,
-) -> Result<Ready<H>, Failure> {
+) -> Result<Ready<H::Vm>, Failure> {
     let prepared = prepare(image, plan)?;
     if halt_in_guest && prepared.boot.system.ring() != 0 {
         return Err(Failure::Usage(NO_HALT.to_owned()));
@@ -97,6 +99,22 @@ fn assemble_in<H: Hypervisor>(
         memory,
         interrupts: prepared.interrupts,
         ring: prepared.boot.system.ring(),
+    })
+}
+
+/// Becomes the device model of a domain of Xen, which has loaded its image at ring 0.
+///
+/// # Errors
+/// This is not Xen's first domain, or there is no such domain.
+pub fn adopt(domain: DomainConfig) -> Result<Ready<XenVm>, Failure> {
+    let vm = XenVm::open(domain)?.serve()?;
+    let vcpu = vm.create_vcpu(VcpuId(0), None)?;
+    Ok(Ready {
+        memory: vm.memory(),
+        vm,
+        vcpu,
+        interrupts: None,
+        ring: 0,
     })
 }
 

@@ -27,7 +27,19 @@ pub const RELAY_INTERVAL: u64 = 1000;
 pub struct Guest {
     child: u16,
     pub started: Started,
+    /// TSC at the start of the launch, in ticks.
+    exec: u64,
+    toolstack: Option<Toolstack>,
     streams: [(Channel, File); 3],
+}
+
+/// Running toolstack of the domain that a VMM serves. It exits after the domain.
+pub struct Toolstack {
+    pub started: Started,
+    /// Its messages.
+    pub errors: File,
+    /// Destroys the domain.
+    pub destroy: Box<dyn FnOnce() -> io::Result<()>>,
 }
 
 /// Index of the console of the guest in the streams.
@@ -58,9 +70,12 @@ pub fn start(launch: &Launch<'_>, input: BorrowedFd<'_>) -> io::Result<Guest> {
     for end in [&console_end, &errors_end, &events_end] {
         program.descriptor(end.as_fd())?;
     }
+    let started = trapline_spawn::start(&program)?;
     Ok(Guest {
         child: launch.child,
-        started: trapline_spawn::start(&program)?,
+        exec: started.exec,
+        started,
+        toolstack: None,
         streams: [
             (Channel::Events, events),
             (Channel::Console, console),
@@ -69,7 +84,8 @@ pub fn start(launch: &Launch<'_>, input: BorrowedFd<'_>) -> io::Result<Guest> {
     })
 }
 
-fn stream() -> io::Result<(File, File)> {
+/// Returns a pipe: its reader and its writer.
+pub fn stream() -> io::Result<(File, File)> {
     let (reader, writer) = trapline_spawn::pipe()?;
     configure_pipe(&reader)?;
     Ok((reader, writer))
@@ -104,6 +120,46 @@ impl Guest {
         }
     }
 
+    /// Makes the launch begin with that of `toolstack` and end with it.
+    pub fn with_toolstack(self, toolstack: Toolstack) -> Self {
+        Self {
+            exec: toolstack.started.exec,
+            toolstack: Some(toolstack),
+            ..self
+        }
+    }
+
+    /// Waits for one interval until the program exits. Terminates it if the domain that it serves has ended.
+    fn wait(&self) -> io::Result<bool> {
+        let program = self.started.pidfd.as_fd();
+        let toolstack = self.toolstack.as_ref();
+        let ends = toolstack.map(|toolstack| toolstack.started.pidfd.as_fd());
+        let any: Vec<_> = ends.into_iter().chain([program]).collect();
+        let is_over = wait_readable(&any, RELAY_INTERVAL)?;
+        if !is_over || toolstack.is_none() || wait_readable(&[program], 0)? {
+            return Ok(is_over);
+        }
+        self.started.signal(libc::SIGTERM);
+        wait_readable(&[program], RELAY_INTERVAL)
+    }
+
+    /// Waits until the toolstack exits, for one interval after a VMM that has ended the domain, and destroys the domain
+    /// then. Returns the messages of the toolstack.
+    fn finish_toolstack(&mut self, has_ended: bool) -> io::Result<String> {
+        let Some(mut toolstack) = self.toolstack.take() else {
+            return Ok(String::new());
+        };
+        let limit = if has_ended { RELAY_INTERVAL } else { 0 };
+        if !wait_readable(&[toolstack.started.pidfd.as_fd()], limit)? {
+            (toolstack.destroy)()?;
+        }
+        toolstack.started.reap()?;
+        let mut messages = String::new();
+        // The pipe does not block, and has no more writers.
+        let _incomplete = toolstack.errors.read_to_string(&mut messages);
+        Ok(messages)
+    }
+
     /// Waits until the program exits, for at most `seconds`, and sends its records and the report
     /// of the loads. Returns true if it was killed.
     pub fn finish(
@@ -116,7 +172,7 @@ impl Guest {
         let mut started = false;
         let mut over = false;
         for _ in 0..seconds {
-            over = wait_readable(&[self.started.pidfd.as_fd()], RELAY_INTERVAL)?;
+            over = self.wait()?;
             if over {
                 break;
             }
@@ -126,9 +182,13 @@ impl Guest {
         // No effect on a program that has exited.
         self.started.signal(libc::SIGKILL);
         let ended = self.started.reap()?;
+        let toolstack_errors = self.finish_toolstack(over)?;
         let at = stamp!(Reaped);
         self.send_start(&mut started, offset, port);
         self.relay_streams(port)?;
+        for piece in toolstack_errors.as_bytes().chunks(MAX_RELAY) {
+            port.send(&self.relay(Channel::Errors, piece), ticks());
+        }
         for piece in report_loads()?.as_bytes().chunks(MAX_RELAY) {
             port.send(&self.relay(Channel::Errors, piece), ticks());
         }
@@ -154,7 +214,7 @@ impl Guest {
         if std::mem::replace(is_sent, true) {
             return;
         }
-        port.send(&Record::Launch { child: self.child }, self.started.exec);
+        port.send(&Record::Launch { child: self.child }, self.exec);
         if let Some(offset) = offset {
             self.send_offset(offset, port);
         }

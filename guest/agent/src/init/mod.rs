@@ -158,6 +158,7 @@ fn execute(step: &Step<'_>, background: &mut Background, port: &mut Port) -> Res
             let ran = match launch.kind {
                 VmmKind::Custom => custom_vmm::run(launch, port),
                 VmmKind::Xen | VmmKind::XenConsole => xen::run(launch, port),
+                VmmKind::XenVmm => xen::run_vmm(launch, port),
                 VmmKind::Trapline | VmmKind::OffsetFromKernel => {
                     guest::run(launch, background, port)
                 }

@@ -113,6 +113,18 @@ impl<'a> Launch<'a> {
         let last = self.arguments.last().copied();
         last.filter(|_| self.kind == VmmKind::XenConsole)
     }
+
+    /// Returns the arguments of the toolstack, and the VMM as a launch of its own.
+    pub fn split_vmm(&self) -> Option<(&[&'a str], Launch<'a>)> {
+        let at = self.arguments.iter().position(|word| *word == SEPARATOR)?;
+        let vmm = Launch {
+            program: self.arguments.get(at + 1)?,
+            arguments: self.arguments[at + 2..].to_vec(),
+            kind: VmmKind::Trapline,
+            ..*self
+        };
+        Some((&self.arguments[..at], vmm))
+    }
 }
 
 /// Kind of a launched VMM.
@@ -129,7 +141,13 @@ pub enum VmmKind {
     /// `xen-asked`: as `xen`, but the domain reads its command line from its console: the last
     /// argument, which is not passed to the toolstack.
     XenConsole,
+    /// `xen-vmm`: the toolstack of Xen, which creates a paused domain, and behind [`SEPARATOR`] the command of the
+    /// VMM that serves it, which ends with an option for the ID of the domain; see `init::xen`.
+    XenVmm,
 }
+
+/// Argument between the commands of a toolstack and a VMM.
+const SEPARATOR: &str = "--";
 
 /// Parses a line.
 ///
@@ -215,6 +233,7 @@ fn parse_kind(word: &str) -> Result<VmmKind, String> {
         "foreign" => Ok(VmmKind::Custom),
         "xen" => Ok(VmmKind::Xen),
         "xen-asked" => Ok(VmmKind::XenConsole),
+        "xen-vmm" => Ok(VmmKind::XenVmm),
         _ => Err(format!("'{word}' is not a kind of VMM")),
     }
 }

@@ -4,21 +4,21 @@
 //! domain ends. `xenconsoled` reads the console ring of the domain; its log is a pipe here, which is
 //! read directly.
 
-use super::guest;
+use super::guest::{self, Toolstack};
 use super::script::Launch;
 use super::Message;
 use crate::port::Port;
 use crate::sys::{mount, wait_readable, zero_or_error};
 use std::ffi::CString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use trapline_abi::platform::DOMAIN;
-use trapline_spawn::Started;
+use trapline_spawn::{Program, Started};
 
 /// Directories that the programs of Xen require.
 const DIRECTORIES: [&str; 7] = [
@@ -194,4 +194,80 @@ pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
         execute(launch.program, &["destroy", DOMAIN]).map_err(io::Error::other)?;
     }
     Ok(())
+}
+
+/// Runs the toolstack, which creates a domain that is paused, and a VMM that unpauses and serves it, until both end.
+/// Sends the records of the VMM.
+pub fn run_vmm(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
+    let (arguments, mut vmm) = launch.split_vmm().ok_or(io::ErrorKind::InvalidInput)?;
+    // The log of the domain's console can be written only while it has a reader.
+    let _console = console()?;
+    let (toolstack, id) = create_paused(launch.program, arguments)?;
+    let id = id.to_string();
+    vmm.arguments.push(&id);
+    let guest = guest::start(&vmm, File::open("/dev/null")?.as_fd())?;
+    let guest = guest.with_toolstack(toolstack);
+    let seconds = launch.seconds;
+    guest
+        .finish(None, seconds, || Ok(String::new()), port)
+        .map(drop)
+}
+
+/// Starts the toolstack, and waits until it has created a domain. Returns the ID of the domain.
+fn create_paused(toolstack: &str, arguments: &[&str]) -> io::Result<(Toolstack, u16)> {
+    let mut program = Program::new(Path::new(toolstack))?;
+    for argument in arguments {
+        program.argument(argument)?;
+    }
+    let (mut errors, errors_end) = guest::stream()?;
+    let null = File::open("/dev/null")?;
+    for end in [null.as_fd(), errors_end.as_fd(), errors_end.as_fd()] {
+        program.descriptor(end)?;
+    }
+    let started = trapline_spawn::start(&program)?;
+    drop((program, errors_end));
+    let mut messages = Vec::new();
+    loop {
+        wait_readable(&[errors.as_fd()], u64::from(u32::MAX))?;
+        // The end of the messages is that of the toolstack.
+        match errors.read_to_end(&mut messages) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            result => {
+                result?;
+                started.reap()?;
+                let messages = String::from_utf8_lossy(&messages);
+                return Err(io::Error::other(messages.trim().to_owned()));
+            }
+        }
+        if let Some(id) = domain_id(&String::from_utf8_lossy(&messages)) {
+            let program = toolstack.to_owned();
+            let destroy = move || execute(&program, &["destroy", DOMAIN]).map_err(io::Error::other);
+            let toolstack = Toolstack {
+                started,
+                errors,
+                destroy: Box::new(destroy),
+            };
+            return Ok((toolstack, id));
+        }
+    }
+}
+
+/// Returns the ID of a created domain from the messages of `xl`: "Waiting for domain NAME (domid ID) to die".
+fn domain_id(messages: &str) -> Option<u16> {
+    let (_, rest) = messages.split_once("(domid ")?;
+    rest.split_once(')')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_of_the_domain_is_found_in_the_messages_of_xl() {
+        let messages =
+            "Parsing config from /d\nWaiting for domain trapline (domid 12) to die [pid 9]\n";
+        assert_eq!(domain_id(messages), Some(12));
+        assert_eq!(domain_id("Parsing config from /d\n"), None);
+        assert_eq!(domain_id("Waiting for domain trapline (domid"), None);
+    }
 }

@@ -124,7 +124,10 @@ fn innermost_contents(
         return Ok(Box::new(InnerLinux::new(level, settings, &guest)?));
     }
     match (level.hypervisor, level.vmm) {
-        (Hypervisor::Xen(domain), _) => xen::contents(settings, domain, image, &guest),
+        (Hypervisor::Xen(domain), vmm) => {
+            let vmm = vmm.map(|_| settings.parts.get(Part::Vmm)).transpose()?;
+            xen::contents(settings, domain, vmm, image, &guest)
+        }
         (_, Some(Vmm::Trapline)) => Ok(Box::new(InnerTraplineVmm {
             vmm: settings.parts.get(Part::Vmm)?,
             hypervisor: level.hypervisor,

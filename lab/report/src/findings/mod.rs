@@ -129,6 +129,7 @@ fn hypervisor(row: EnvironmentId) -> Option<String> {
         (Hypervisor::Kvm, Some(Vmm::Custom(name))) if name != OPTION_VMM => name,
         (Hypervisor::Kvm, _) => "the VMM of your choice",
         (Hypervisor::Nova, _) => "trapline-vmm on NOVA",
+        (Hypervisor::Xen(_), Some(Vmm::Trapline)) => "trapline-vmm on Xen",
         (Hypervisor::Xen(Domain::Pvh), _) => "Xen (PVH)",
         (Hypervisor::Xen(Domain::Hvm), _) => "Xen (HVM)",
         _ => return None,

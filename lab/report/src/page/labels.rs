@@ -60,6 +60,9 @@ fn virtualization(level: Level) -> Vec<&'static str> {
         (Hypervisor::Kvm, None) => vec!["KVM"],
         (Hypervisor::Tcg, _) => vec!["QEMU microvm, translating"],
         (Hypervisor::Uml, _) => vec!["user-mode Linux"],
+        (Hypervisor::Xen(_), Some(Vmm::Trapline)) => {
+            vec!["Xen", "PVH domain, devices by trapline-vmm"]
+        }
         (Hypervisor::Xen(Domain::Pvh), _) => vec!["Xen", "PVH domain"],
         (Hypervisor::Xen(Domain::Hvm), _) => vec!["Xen", "HVM domain, devices by QEMU"],
         (Hypervisor::Xen(Domain::Dom0), _) => vec!["Xen", "first domain"],

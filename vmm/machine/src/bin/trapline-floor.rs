@@ -12,7 +12,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use trapline_abi::platform::{EXIT, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MMIO};
 use trapline_interface::{Entry, Exit, Gpa, IoAddr, RegSet, Region, Vcpu, VcpuState, Vm};
-use trapline_kvm::{Kvm, KvmVcpu};
+use trapline_kvm::{Kvm, KvmVcpu, KvmVm};
 use trapline_machine::console::Console;
 use trapline_machine::setup::{assemble, native_ring, Ready};
 use trapline_machine::shell::Host;
@@ -153,7 +153,7 @@ fn run() -> Result<(), Failure> {
 }
 
 /// Wraps a VM in the real run loop.
-fn wire(ready: Ready<Kvm>) -> (Machine<KvmVcpu>, Arc<Region>) {
+fn wire(ready: Ready<KvmVm>) -> (Machine<KvmVcpu>, Arc<Region>) {
     let kicker = ready.vcpu.kicker();
     let console = Console::new(libc::STDOUT_FILENO, libc::STDIN_FILENO, kicker);
     let interrupts = Some(Gpa(direct_note().interrupts));
@@ -165,7 +165,7 @@ fn wire(ready: Ready<Kvm>) -> (Machine<KvmVcpu>, Arc<Region>) {
 }
 
 /// Creates a VM with a doorbell that is never read.
-fn with_doorbell() -> Result<Ready<Kvm>, Failure> {
+fn with_doorbell() -> Result<Ready<KvmVm>, Failure> {
     let ready = machine(&NOTIFICATION)?;
     let bell = ready.vm.doorbell(IoAddr::Mmio(NOTIFICATION.address))?;
     // Leaked, so that it stays registered.
@@ -173,7 +173,7 @@ fn with_doorbell() -> Result<Ready<Kvm>, Failure> {
     Ok(ready)
 }
 
-fn machine(access: &Access) -> Result<Ready<Kvm>, Failure> {
+fn machine(access: &Access) -> Result<Ready<KvmVm>, Failure> {
     let bytes = TestImage::direct(&guest(access)).bytes();
     let image = Image::parse(&bytes).map_err(|error| Failure::Boot(error.into()))?;
     let plan = Plan {
@@ -193,7 +193,7 @@ fn machine(access: &Access) -> Result<Ready<Kvm>, Failure> {
 }
 
 /// Enters the guest once per access and ignores the exits but the last.
-fn run_blindly(ready: &mut Ready<Kvm>) -> Result<Vec<u64>, Failure> {
+fn run_blindly(ready: &mut Ready<KvmVm>) -> Result<Vec<u64>, Failure> {
     ready
         .vcpu
         .run_blindly(BATCHES * ACCESSES)
@@ -202,7 +202,7 @@ fn run_blindly(ready: &mut Ready<Kvm>) -> Result<Vec<u64>, Failure> {
 }
 
 /// Runs to the next exit, which is the last.
-fn run_to_its_end(ready: &mut Ready<Kvm>) -> Result<Vec<u64>, Failure> {
+fn run_to_its_end(ready: &mut Ready<KvmVm>) -> Result<Vec<u64>, Failure> {
     let mut exit = ready.vcpu.run(Entry::Resume)?;
     if exit == Exit::Started {
         exit = ready.vcpu.run(Entry::Resume)?;

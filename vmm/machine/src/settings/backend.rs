@@ -24,8 +24,26 @@ impl VmConfig {
         found.map(|(_, option)| option)
     }
 
+    /// Returns the first option that a domain of Xen does not support: the toolstack configures it.
+    fn xen_conflict(&self) -> Option<&'static str> {
+        let conflicts = [
+            (self.guest == Guest::Linux, "--kernel"),
+            (self.domain.is_none(), "--image"),
+            (!self.command_line.is_empty(), "--cmdline"),
+            (self.ring.is_some(), "--ring"),
+            (self.entry != EntryMode::Auto, "--entry"),
+            (self.pages.is_some(), "--pages"),
+            (self.prefault.is_some(), "--prefault"),
+            (self.populate.is_some(), "--populate"),
+            (self.halt_in_guest, "--halt-in-guest"),
+            (!self.disks.is_empty(), "--disk"),
+        ];
+        let found = conflicts.into_iter().find(|(applies, _)| *applies);
+        found.map(|(_, option)| option)
+    }
+
     /// Returns the first option that needs a guest that is a process.
-    fn kvm_conflict(&self) -> Option<&'static str> {
+    fn process_option(&self) -> Option<&'static str> {
         let Config {
             crossing,
             spaces,
@@ -46,9 +64,12 @@ impl VmConfig {
 
     /// Rejects options that do not apply to the backend.
     pub(super) fn check_backend(&self) -> Result<(), Failure> {
+        let domain = self.domain.map(|_| "--domain");
         let conflict = match self.backend {
+            Backend::Process | Backend::Kvm if domain.is_some() => (domain, "xen"),
             Backend::Process => (self.process_conflict(), "kvm"),
-            Backend::Kvm => (self.kvm_conflict(), "process"),
+            Backend::Kvm => (self.process_option(), "process"),
+            Backend::Xen => (self.xen_conflict(), "kvm"),
         };
         match conflict {
             (Some(option), backend) => Err(Failure::Usage(format!(

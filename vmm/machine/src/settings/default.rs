@@ -12,6 +12,7 @@ impl Default for VmConfig {
             guest: Guest::Image,
             backend: Backend::Kvm,
             process: Crossing::Auto.into(),
+            domain: None,
             image: PathBuf::new(),
             initrd: None,
             disks: Vec::new(),

@@ -46,6 +46,7 @@ fn every_option_has_its_effect() {
         backend: Backend::Kvm,
         process: Crossing::Auto.into(),
         guest: Guest::Image,
+        domain: None,
         image: "k".into(),
         initrd: None,
         disks: Vec::new(),

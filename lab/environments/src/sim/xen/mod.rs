@@ -4,6 +4,7 @@
 //! daemons, and runs `xl` for each job, which creates the domain of the image and exits with it.
 
 mod dom0;
+mod vmm;
 
 pub use dom0::launch as launch_dom0;
 pub(crate) use dom0::{facts as dom0_facts, OWN_MEMORY_MIB};
@@ -22,13 +23,13 @@ use trapline_model::layers::Domain as DomainKind;
 use trapline_model::{GuestConfig, Scheduler};
 use trapline_sim::base::{Base, BootFiles};
 use trapline_sim::closure::LOADER;
-use trapline_sim::initramfs::{add_as, Archive};
+use trapline_sim::initramfs::{add_as, add_program, Archive};
 use trapline_sim::kernel::Maker;
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 use trapline_sim::xen::packages;
 use trapline_sim::xen::packages::{Xen, DEVICE_MODEL, PROGRAMS};
-use trapline_sim::IMAGE;
+use trapline_sim::{IMAGE, VMM};
 
 /// The machine has ACPI, which Xen needs. The CPU has no SMAP, with which the kernel of a paravirtualized
 /// dom0 cannot access user memory, and no random numbers: a snapshot does not contain their generator, and the
@@ -108,18 +109,20 @@ pub(crate) fn facts_on(maker: Maker) -> Facts {
     .into()
 }
 
-/// Returns Xen with the image.
+/// Returns Xen with the image, in a domain whose device model may be the VMM `vmm`.
 ///
 /// # Errors
 /// Xen is missing.
 pub fn contents(
     settings: &Settings,
     kind: DomainKind,
+    vmm: Option<PathBuf>,
     image: PathBuf,
     guest: &GuestConfig,
 ) -> Result<Box<dyn Contents>, Error> {
     Ok(Box::new(Domain {
         kind,
+        vmm,
         xen: Xen::fetched(&settings.cache)?,
         image,
         guest: *guest,
@@ -129,6 +132,8 @@ pub fn contents(
 /// The domain of the image, with Xen's toolstack.
 struct Domain {
     kind: DomainKind,
+    /// `trapline-vmm` on this host, if it is the device model.
+    vmm: Option<PathBuf>,
     xen: Xen,
     image: PathBuf,
     guest: GuestConfig,
@@ -136,6 +141,9 @@ struct Domain {
 
 impl Contents for Domain {
     fn guest_kind(&self) -> GuestKind {
+        if self.vmm.is_some() {
+            return GuestKind::TRAPLINE_VMM;
+        }
         // `xl` exits with 0 after its domain, as the agent does.
         GuestKind::new("xl", ExitCodes::AGENT, ClockOffset::Unknown)
     }
@@ -157,6 +165,9 @@ impl Contents for Domain {
             archive.file(KEYMAP, b"# no keyboard\n".to_vec());
             archive.file(SYSTEM_FIRMWARE, b"none".to_vec());
         }
+        if let Some(vmm) = &self.vmm {
+            add_program(archive, VMM, vmm)?;
+        }
         for library in packages::libraries(&self.xen, &self.programs(), LOADER)? {
             add_library(archive, &library, &self.xen)?;
         }
@@ -175,6 +186,9 @@ impl Contents for Domain {
     }
 
     fn command(&self, job: &Job) -> Command {
+        if self.vmm.is_some() {
+            return vmm::command(&format!("{DIRECTORY}/xl"), DOMAIN_FILE, &self.guest, job);
+        }
         let job = Job {
             console: Console::Xen,
             shutdown: Shutdown::Xen,
@@ -193,7 +207,11 @@ impl Contents for Domain {
     }
 
     fn launch(&self, script: &mut Script, job: &Job) {
-        script.launch_domain(&self.command(job), self.kind == DomainKind::Hvm);
+        let command = self.command(job);
+        match self.vmm {
+            Some(_) => script.launch_domain_with_vmm(&command),
+            None => script.launch_domain(&command, self.kind == DomainKind::Hvm),
+        }
     }
 }
 
