@@ -45,6 +45,16 @@ impl fmt::Debug for Kicker {
     }
 }
 
+impl<K: Kick + ?Sized> Kick for Arc<K> {
+    fn mark(&self) {
+        (**self).mark();
+    }
+
+    fn interrupt(&self) {
+        (**self).interrupt();
+    }
+}
+
 /// Number of a vCPU, from 0; also its local APIC ID.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VcpuId(pub u32);

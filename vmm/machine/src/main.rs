@@ -30,7 +30,6 @@ use trapline_machine::{
 };
 use trapline_monitor::{Devices, ExitCounters, ExitCounts};
 use trapline_process::Process;
-use trapline_xen::DomainConfig;
 
 const INTERNAL: i32 = 5;
 
@@ -67,13 +66,7 @@ fn run(settings: &VmConfig, begun: u64) -> Result<Infallible, Failure> {
             let open = || Ok(Process::configured(settings.process));
             run_image(settings, open, Ring0::Emulated, events)
         }
-        (Guest::Image, Backend::Xen) => {
-            let ready = adopt(DomainConfig {
-                id: settings.domain.unwrap_or_default(),
-                memory: settings.memory,
-            })?;
-            run_ready(settings, ready, events)
-        }
+        (Guest::Image, Backend::Xen) => run_ready(settings, adopt(settings)?, events),
         (Guest::Linux, _) => run_linux(settings, events),
     }
 }

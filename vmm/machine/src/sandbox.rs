@@ -14,6 +14,7 @@
 //! installation. A linear list would take a sixth of the time to the guest's first instruction.
 
 mod calls;
+mod guard;
 
 use crate::Failure;
 use calls::{
@@ -21,6 +22,7 @@ use calls::{
     PROCESS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VSOCK,
     VSOCK_IN,
 };
+pub use guard::guard;
 use std::io;
 
 /// Role of a thread, which selects its filter.
@@ -337,14 +339,19 @@ pub fn enter_vcpu_filter(role: Role, enabled: bool) -> Result<(), Failure> {
 /// The kernel lacks seccomp filters.
 pub fn enter(role: Role) -> io::Result<()> {
     let filter = filter_of(role);
+    install(&filter.steps[..filter.length])
+}
+
+/// Adds a filter to this thread and those that it starts, permanently.
+fn install(steps: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
-        len: filter.length as u16,
+        len: steps.len() as u16,
         // The kernel only reads it.
-        filter: filter.steps.as_ptr().cast_mut(),
+        filter: steps.as_ptr().cast_mut(),
     };
     // SAFETY: takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())?;
-    // SAFETY: the program has the length that is passed and lives forever; the kernel copies it.
+    // SAFETY: the program has the length that is passed; the kernel copies it.
     check(unsafe {
         libc::syscall(
             libc::SYS_seccomp,

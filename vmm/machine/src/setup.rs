@@ -2,7 +2,7 @@
 
 use crate::file::MappedFile;
 use crate::settings::{Backend, EntryMode, VmConfig};
-use crate::{privileges, Failure};
+use crate::{privileges, sandbox, Failure};
 use std::io;
 use std::sync::Arc;
 use trapline_abi::populate::NO_HUGE_PAGES;
@@ -106,8 +106,15 @@ fn assemble_in<H: Hypervisor>(
 ///
 /// # Errors
 /// This is not Xen's first domain, or there is no such domain.
-pub fn adopt(domain: DomainConfig) -> Result<Ready<XenVm>, Failure> {
-    let vm = XenVm::open(domain)?.serve()?;
+pub fn adopt(settings: &VmConfig) -> Result<Ready<XenVm>, Failure> {
+    let vm = XenVm::open(DomainConfig {
+        id: settings.domain.unwrap_or_default(),
+        memory: settings.memory,
+    })?;
+    let vm = vm.serve()?;
+    if settings.sandbox {
+        sandbox::guard(vm.only_hypercall())?;
+    }
     let vcpu = vm.create_vcpu(VcpuId(0), None)?;
     Ok(Ready {
         memory: vm.memory(),

@@ -23,7 +23,7 @@ struct Interdomain {
 }
 
 /// A local event channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Port(u32);
 
 /// Event channels of this process.
@@ -40,13 +40,13 @@ impl Events {
         self.bind_interdomain(domain.into(), port)
     }
 
-    /// Binds two local channels to each other. An event sent to one is received on the other.
-    pub fn bind_pair(&self) -> io::Result<(Port, Port)> {
+    /// Binds two local channels to each other. Returns one; an event sent to it is received on the other.
+    pub fn bind_to_self(&self) -> io::Result<Port> {
         // `ioctl_evtchn_bind_unbound_port`.
         let mut remote = SELF;
         // SAFETY: the request reads the number of a domain.
         let unbound = unsafe { request(&self.0, BIND_UNBOUND_PORT, &mut remote) }? as u32;
-        Ok((self.bind_interdomain(SELF, unbound)?, Port(unbound)))
+        self.bind_interdomain(SELF, unbound)
     }
 
     fn bind_interdomain(&self, domain: u32, port: u32) -> io::Result<Port> {
@@ -69,17 +69,15 @@ impl Events {
         unsafe { request(&self.0, NOTIFY, &mut port) }.map(drop)
     }
 
-    /// Waits for an event, and permits the next one on its channel. Returns `None` if a signal arrives first.
-    pub fn wait(&self) -> io::Result<Option<Port>> {
+    /// Waits for an event or a signal, and permits the next event on its channel.
+    pub fn wait(&self) -> io::Result<()> {
         let mut port = [0; 4];
         match (&self.0).read(&mut port) {
-            Ok(4) => {}
-            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
-            Err(error) => return Err(error),
+            // The kernel masks a channel until its number is written.
+            Ok(4) => (&self.0).write_all(&port),
+            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error),
         }
-        // The kernel masks a channel until its number is written.
-        (&self.0).write_all(&port)?;
-        Ok(Some(Port(u32::from_ne_bytes(port))))
     }
 }

@@ -11,7 +11,12 @@
 //! devices of the Linux kernel ([`privcmd`], [`events`]) instead of Xen's libraries, which are wrappers of the same
 //! requests: the VMM stays a static program, and all requests of the run loop are in view.
 //!
-//! So a domain has its memory, its registers and its vCPUs from the toolstack: [`Vm::attach`](trapline_interface::Vm) and
+//! An event costs the first domain three system calls and two process switches. So after a response the backend yields the
+//! CPU by one hypercall instead, and looks for the next request when it has the CPU again; only without one it waits for the
+//! event. The descriptor that permits this would permit every hypercall: [`XenVm::only_hypercall`] describes the one request
+//! to which a filter has to restrict it.
+//!
+//! A domain has its memory, its registers and its vCPUs from the toolstack: [`Vm::attach`](trapline_interface::Vm) and
 //! [`Vcpu::state`](trapline_interface::Vcpu) are not supported, and the conformance suite, whose guests need both, cannot
 //! run.
 

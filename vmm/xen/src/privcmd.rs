@@ -3,7 +3,7 @@
 use crate::ioctl::{open, request, request_number};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{self, NonNull};
 use trapline_interface::{Missing, PAGE};
 
@@ -58,6 +58,13 @@ struct Resource {
     address: u64,
 }
 
+/// `__HYPERVISOR_sched_op` with `SCHEDOP_yield` (Xen `public/sched.h`). The constant is in memory that cannot be written,
+/// so that a filter of system calls can admit this hypercall by its address.
+static YIELD: Hypercall = Hypercall {
+    number: 29,
+    arguments: [0; 5],
+};
+
 /// `__HYPERVISOR_domctl` (Xen `public/xen.h`).
 const DOMCTL: u64 = 36;
 /// `XEN_DOMCTL_unpausedomain` (Xen `public/domctl.h`).
@@ -88,6 +95,27 @@ pub(crate) struct Mapping {
 pub(crate) struct Privcmd {
     device: File,
     domain: u16,
+}
+
+/// The right to make one hypercall, which yields the CPU to another domain.
+#[derive(Debug)]
+pub(crate) struct Yielding(File);
+
+impl Yielding {
+    pub fn open() -> Result<Self, Missing> {
+        open(DEVICE).map(Self)
+    }
+
+    /// Returns the only request that is made: the descriptor, the number of the request and the address of its argument.
+    pub fn request(&self) -> (RawFd, libc::c_ulong, usize) {
+        (self.0.as_raw_fd(), HYPERCALL, (&raw const YIELD).addr())
+    }
+
+    /// Yields the CPU to another domain.
+    pub fn yield_cpu(&self) {
+        // SAFETY: the kernel reads a constant, and the hypercall has no argument. It cannot fail.
+        unsafe { libc::ioctl(self.0.as_raw_fd(), HYPERCALL, &raw const YIELD) };
+    }
 }
 
 impl Privcmd {

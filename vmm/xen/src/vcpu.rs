@@ -6,6 +6,8 @@ use crate::slot::Slot;
 use crate::transfer::Transfer;
 use crate::vm::Devices;
 use std::io;
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use trapline_interface::{
     Entry, Error, Exit, Kick, Kicker, RegSet, Region, Result, Vcpu, VcpuState, VcpuStats,
@@ -18,11 +20,11 @@ pub struct XenVcpu {
     slot: Slot,
     /// Event channel of the slot.
     port: Port,
-    /// Event channel of kicks.
-    kick: Port,
-    kicker: Kicker,
+    kick: Arc<XenKick>,
     phase: Phase,
     current: Option<Transfer>,
+    /// The guest has a response that it has not used yet, or has just started.
+    is_resumed: bool,
     string_elements: u64,
 }
 
@@ -34,18 +36,28 @@ enum Phase {
     Running,
 }
 
-/// Sends an event to this process, which ends its wait.
-struct SelfEvent {
+/// A kick. The event ends a wait; a vCPU that does not wait checks the flag.
+struct XenKick {
+    is_requested: AtomicBool,
     devices: Arc<Devices>,
     port: Port,
 }
 
-impl Kick for SelfEvent {
+impl Kick for XenKick {
     fn mark(&self) {
+        self.is_requested.store(true, Ordering::SeqCst);
         let _cannot_fail = self.devices.events.notify(self.port);
     }
 
     fn interrupt(&self) {}
+}
+
+impl XenKick {
+    /// Returns true if the kick is requested, and clears the request.
+    #[inline]
+    fn take(&self) -> bool {
+        self.is_requested.load(Ordering::Relaxed) && self.is_requested.swap(false, Ordering::SeqCst)
+    }
 }
 
 impl XenVcpu {
@@ -56,10 +68,10 @@ impl XenVcpu {
         domain: u16,
     ) -> io::Result<Self> {
         let port = devices.events.bind(domain, slot.port())?;
-        let (sender, kick) = devices.events.bind_pair()?;
-        let kicker = Kicker::new(SelfEvent {
+        let kick = Arc::new(XenKick {
+            is_requested: AtomicBool::new(false),
             devices: Arc::clone(devices),
-            port: sender,
+            port: devices.events.bind_to_self()?,
         });
         devices.events.restrict(domain)?;
         Ok(Self {
@@ -68,9 +80,9 @@ impl XenVcpu {
             slot,
             port,
             kick,
-            kicker,
             phase: Phase::Created,
             current: None,
+            is_resumed: false,
             string_elements: 0,
         })
     }
@@ -82,6 +94,7 @@ impl XenVcpu {
         xen.unpause()
             .map_err(Error::refused("unpause the domain"))?;
         self.phase = Phase::Running;
+        self.is_resumed = true;
         xen.restrict()
             .map_err(Error::refused("restrict requests to the domain"))
     }
@@ -107,8 +120,9 @@ impl XenVcpu {
     }
 
     #[inline]
-    fn respond(&self, data: Option<u64>) -> io::Result<()> {
+    fn respond(&mut self, data: Option<u64>) -> io::Result<()> {
         self.slot.respond(data);
+        self.is_resumed = true;
         self.devices.events.notify(self.port)
     }
 
@@ -116,6 +130,9 @@ impl XenVcpu {
     #[inline]
     fn next(&mut self) -> io::Result<Exit> {
         loop {
+            if self.kick.take() {
+                return Ok(Exit::Kicked);
+            }
             if let Some(request) = self.slot.request() {
                 self.current = Transfer::of(request);
                 match self.current {
@@ -124,8 +141,10 @@ impl XenVcpu {
                     None => self.respond(None)?,
                 }
             }
-            if self.devices.events.wait()? == Some(self.kick) {
-                return Ok(Exit::Kicked);
+            // If the guest makes the next request now, the event need not be received, which takes three system calls.
+            match mem::take(&mut self.is_resumed) {
+                true => self.devices.yielding.yield_cpu(),
+                false => self.devices.events.wait()?,
             }
         }
     }
@@ -161,7 +180,7 @@ impl Vcpu for XenVcpu {
     }
 
     fn kicker(&self) -> Kicker {
-        self.kicker.clone()
+        Kicker::new(Arc::clone(&self.kick))
     }
 
     fn stats(&mut self) -> VcpuStats {

@@ -2,10 +2,11 @@
 
 use crate::domain::{inject, serve};
 use crate::events::Events;
-use crate::privcmd::Privcmd;
+use crate::privcmd::{Privcmd, Yielding};
 use crate::slot::Slot;
 use crate::vcpu::XenVcpu;
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use trapline_interface::{
     Access, BootState, Caps, Doorbell, Error, Gpa, IoAddr, IrqId, IrqLine, Missing, Region, Result,
@@ -26,6 +27,7 @@ pub struct DomainConfig {
 pub(crate) struct Devices {
     pub xen: Privcmd,
     pub events: Events,
+    pub yielding: Yielding,
 }
 
 /// A domain, whose device model this process is.
@@ -65,9 +67,16 @@ impl XenVm {
             devices: Devices {
                 xen: Privcmd::open(config.id)?,
                 events: Events::open()?,
+                yielding: Yielding::open()?,
             },
             config,
         })
+    }
+
+    /// Returns the only request that is made with one of the descriptors, which would permit any hypercall: the descriptor,
+    /// the number of the request, and the address of its argument, which is constant.
+    pub fn only_hypercall(&self) -> (RawFd, libc::c_ulong, usize) {
+        self.devices.yielding.request()
     }
 
     /// Returns the domain's memory, from address 0.
