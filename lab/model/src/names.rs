@@ -219,8 +219,8 @@ mod tests {
         expect![[r#"
             unknown environment 'qemu-kv'; did you mean 'qemu-kvm'?
             unknown environment 'kmv'; did you mean 'kvm'?
-            unknown environment 'xyz'; choose from host, kvm, process, qemu-kvm, qemu-tcg, custom, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim, sim/linux, sim/kvm, sim/process, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux, sim/kvm/kvm, sim/kvm/kvm/kvm, sim/nova, sim/xen-pvh, sim/xen-hvm, sim/xen-dom0, sim/custom, sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh
-            unknown environment ''; choose from host, kvm, process, qemu-kvm, qemu-tcg, custom, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim, sim/linux, sim/kvm, sim/process, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux, sim/kvm/kvm, sim/kvm/kvm/kvm, sim/nova, sim/xen-pvh, sim/xen-hvm, sim/xen-dom0, sim/custom, sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh
+            unknown environment 'xyz'; choose from host, kvm, process, qemu-kvm, qemu-tcg, custom, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim, sim/linux, sim/kvm, sim/process, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux, sim/kvm/kvm, sim/kvm/kvm/kvm, sim/nova, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/xen-dom0, sim/custom, sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh
+            unknown environment ''; choose from host, kvm, process, qemu-kvm, qemu-tcg, custom, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim, sim/linux, sim/kvm, sim/process, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux, sim/kvm/kvm, sim/kvm/kvm/kvm, sim/nova, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/xen-dom0, sim/custom, sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh
             unknown workload or operation 'exits/port-oot'; did you mean 'exits/port-out'?
             unknown workload or operation 'port-in'; did you mean 'exits/port-in'?
             unknown workload or operation 'steam'; did you mean 'stream'?

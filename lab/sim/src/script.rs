@@ -157,6 +157,7 @@ mod tests {
         script.sched("deadline:3ms/10ms".parse().unwrap());
         script.start_xen("/xen", "/domain");
         script.launch_domain(&Command::new("/xen/xl"), false);
+        script.launch_domain_with_vmm(&Command::new("/xen/xl").words("-- /vmm"));
         let expected = "wait\t/clock\ttsc\n\
                         module\t/kvm.ko\ta=b c=d\n\
                         launch\t0\t600\tno\t/vmm\ttwo words\ta?b?\n\
@@ -167,7 +168,8 @@ mod tests {
                         sched\tfifo\t7\n\
                         sched\tdeadline\t3000000\t10000000\n\
                         xen\t/xen\t/domain\n\
-                        launch\t3\t600\txen\t/xen/xl\n";
+                        launch\t3\t600\txen\t/xen/xl\n\
+                        launch\t4\t600\txen-vmm\t/xen/xl\t--\t/vmm\n";
         assert_eq!(script.text(), expected);
     }
 

@@ -163,6 +163,31 @@ fn profile_of_a_domain_device_includes_dom0() {
     );
 }
 
+/// The path contains Xen, the kernel of the initial domain, and the VMM.
+#[test]
+#[ignore = "slow: make test-all"]
+fn profile_of_a_domain_of_trapline_vmm_includes_both() {
+    let place = Place::new();
+    let (environment, operation) = ("sim/xen/trapline", "exits/port-out");
+    let Some((_, json)) = profile(&place, environment, operation) else {
+        return;
+    };
+    assert_adds_up(&json);
+    assert_eq!(number(&json["total"]), place.figure(environment, operation));
+    assert_named(
+        &json,
+        &[
+            ("guest", "trapline_workloads"),
+            ("xen", "svm_vmexit_handler"),
+            ("xen", "pv_hypercall"),
+            ("dom0-kernel", "__seccomp_filter"),
+            ("xen_privcmd", "privcmd_ioctl"),
+            ("xen_evtchn", "evtchn_ioctl"),
+            ("trapline-vmm", "Vcpu>::run"),
+        ],
+    );
+}
+
 /// Environment and operation of the shared profile.
 const SHARED: [&str; 2] = ["sim/kvm", "exits/port-out"];
 

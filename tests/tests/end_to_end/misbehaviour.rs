@@ -171,10 +171,18 @@ fn console_flood_is_bounded() {
 
 #[test]
 fn console_noise_loses_no_record() {
-    for id in WITH_CUSTOM {
-        let Some(booted) = boot_with_fault(id, Fault::Garble, 30) else {
-            continue;
-        };
+    WITH_CUSTOM.into_iter().for_each(assert_noise_is_contained);
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn console_noise_of_a_xen_domain_loses_no_record() {
+    assert_noise_is_contained(EnvironmentId::SIM_XEN_TRAPLINE);
+}
+
+#[track_caller]
+fn assert_noise_is_contained(id: EnvironmentId) {
+    if let Some(booted) = boot_with_fault(id, Fault::Garble, 60) {
         assert!(booted.error.is_none(), "{id}: {:?}", booted.error);
         let observation = booted.observation;
         let measured = |outcome: &Outcome| matches!(outcome, Outcome::Measured { .. });
@@ -234,4 +242,24 @@ fn failures_in_the_simulated_machine_are_reported() {
 fn failures_in_a_xen_domain_are_reported() {
     let words = ["this guest was asked to panic"];
     assert_reported(EnvironmentId::SIM_XEN_PVH, Fault::Panic, 600, &words);
+}
+
+/// The toolstack reports the end of the domain, which ends the VMM.
+#[test]
+#[ignore = "slow: make test-all"]
+fn failures_in_a_xen_domain_of_trapline_vmm_are_reported() {
+    let id = EnvironmentId::SIM_XEN_TRAPLINE;
+    for (fault, patience, words) in [
+        (Fault::Panic, 600, "this guest was asked to panic"),
+        (Fault::Triple, 600, "has shut down"),
+        (
+            Fault::Sleep,
+            600,
+            "600 s of the simulated clock and was killed",
+        ),
+        (Fault::Hang, 60, "timed out after 60 s"),
+        (Fault::Flood, 600, "flooded its console"),
+    ] {
+        assert_reported(id, fault, patience, &[words]);
+    }
 }

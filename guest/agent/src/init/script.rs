@@ -263,6 +263,16 @@ mod tests {
             mib: 16,
         };
         assert_eq!(parse("disk\t/dev/disk\t16"), Ok(disk));
+        let words = "launch\t0\t9\txen-vmm\t/xl\tcreate\t-p\t--\t/vmm\t--domain";
+        let Ok(Step::Launch(launch)) = parse(words) else {
+            panic!("{words}");
+        };
+        let (toolstack, vmm) = launch.split_vmm().unwrap();
+        assert_eq!((launch.program, toolstack), ("/xl", &["create", "-p"][..]));
+        assert_eq!(
+            (vmm.program, &vmm.arguments[..]),
+            ("/vmm", &["--domain"][..])
+        );
         let xen = Step::Xen {
             programs: "/usr/lib/xen",
             domain: "/domain",

@@ -47,3 +47,61 @@ fn compile(
     steps[allow + 1] = step(RETURN, libc::SECCOMP_RET_KILL_PROCESS);
     steps
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isolated::in_separate_process;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    static ARGUMENT: [libc::c_int; 2] = [0, 1];
+
+    /// Returns the signal that kills a child with the filter at this request.
+    fn signal(guarded: RawFd, used: RawFd, request: libc::c_ulong, address: usize) -> i32 {
+        let allowed = (&raw const ARGUMENT).addr();
+        // SAFETY: the only thread of the process forks, and the child makes system calls only.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let is_entered = guard((guarded, libc::FIONBIO, allowed)).is_ok();
+            // SAFETY: FIONBIO reads an integer, and other requests fail without an access.
+            unsafe {
+                libc::ioctl(used, request, address);
+                libc::_exit(i32::from(!is_entered));
+            }
+        }
+        let mut status = 0;
+        // SAFETY: the kernel writes the status of the child.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert!(libc::WIFSIGNALED(status) || libc::WEXITSTATUS(status) == 0);
+        if libc::WIFSIGNALED(status) {
+            libc::WTERMSIG(status)
+        } else {
+            0
+        }
+    }
+
+    #[test]
+    fn guarded_descriptor_has_one_request() {
+        if !in_separate_process(
+            &[],
+            "sandbox::guard::tests::guarded_descriptor_has_one_request",
+        ) {
+            return;
+        }
+        let (file, other) = (File::open("/dev/null"), File::open("/dev/null"));
+        let (file, other) = (file.unwrap(), other.unwrap());
+        let (guarded, other) = (file.as_raw_fd(), other.as_raw_fd());
+        let allowed = (&raw const ARGUMENT).addr();
+        assert_eq!(signal(guarded, guarded, libc::FIONBIO, allowed), 0);
+        assert_eq!(signal(guarded, other, libc::FIOCLEX, 0), 0);
+        for (request, address) in [
+            (libc::FIOCLEX, allowed),
+            (libc::FIONBIO, allowed + 4),
+            (libc::FIONBIO, allowed ^ 1 << 32),
+            (libc::FIONBIO, 0),
+        ] {
+            assert_eq!(signal(guarded, guarded, request, address), libc::SIGSYS);
+        }
+    }
+}

@@ -89,6 +89,9 @@ fn every_option_has_its_effect() {
     assert!(plain.sandbox && !plain.ticker && plain.memory == 64 << 20 && plain.ring.is_none());
     assert!(plain.pages.is_none() && plain.prefault.is_none() && plain.populate.is_none());
     assert_eq!(plain.role(), Role::Vcpu);
+    let domain = run(&["--backend=xen", "--domain=5", "--memory=32M"]);
+    assert_eq!((domain.backend, domain.domain), (Backend::Xen, Some(5)));
+    assert_eq!(domain.role(), Role::Vcpu);
     assert_eq!(settings.role(), Role::VcpuWithBoth);
     assert_eq!(
         run(&["--image=k", "--populate=whole"]).role(),
@@ -172,6 +175,16 @@ fn usage_errors_name_the_option() {
         "--image k --memroy 1M",
         "--image k stray",
         "--image=k --crossing=direct",
+        "--domain=5",
+        "--image=k --domain=5",
+        "--backend=xen --image=k",
+        "--backend=xen --kernel=k",
+        "--backend=xen --domain=0",
+        "--backend=xen --domain=32752",
+        "--backend=xen --domain=5 --cmdline=a",
+        "--backend=xen --domain=5 --ring=0",
+        "--backend=xen --domain=5 --pages=4k",
+        "--backend=xen --domain=5 --disk=d",
         "--image=k --backend=process --crossing=fast",
         "--kernel=k --crossing=ptrace",
     ];
@@ -180,14 +193,14 @@ fn usage_errors_name_the_option() {
         format!("{words} -> {failure}\n")
     });
     expect![[r#"
-        --memory 64M -> --image or --kernel is required
+        --memory 64M -> --image, --kernel or --domain is required
         --image -> missing argument for option '--image'
         --image k --memory lots -> --memory lots: expected a size like 64M
         --image k --memory 99999999999G -> --memory 99999999999G: expected a size like 64M
         --image k --memory  -> --memory : expected a size like 64M
         --image k --cpus 2 -> --cpus above 1 requires --kernel
         --kernel k --cpus 9 -> --cpus 9: expected a number from 1 to 8
-        --kernel k --image i -> --image and --kernel may be given once
+        --kernel k --image i -> --image, --kernel and --domain exclude each other, and may be given once
         --image k --initrd i -> --initrd requires --kernel
         --image k --disk d --disk e -> several --disk require --kernel
         --kernel k --disk d,rw -> --disk d,rw: expected FILE[,ro][,direct][,engine=uring|pool]
@@ -226,6 +239,16 @@ fn usage_errors_name_the_option() {
         --image k --memroy 1M -> invalid option '--memroy'
         --image k stray -> unexpected argument "stray"
         --image=k --crossing=direct -> --crossing requires --backend process
+        --domain=5 -> --domain requires --backend xen
+        --image=k --domain=5 -> --image, --kernel and --domain exclude each other, and may be given once
+        --backend=xen --image=k -> --image requires --backend kvm
+        --backend=xen --kernel=k -> --kernel requires --backend kvm
+        --backend=xen --domain=0 -> --domain 0: expected a number from 1 to 32751
+        --backend=xen --domain=32752 -> --domain 32752: expected a number from 1 to 32751
+        --backend=xen --domain=5 --cmdline=a -> --cmdline requires --backend kvm
+        --backend=xen --domain=5 --ring=0 -> --ring requires --backend kvm
+        --backend=xen --domain=5 --pages=4k -> --pages requires --backend kvm
+        --backend=xen --domain=5 --disk=d -> --disk requires --backend kvm
         --image=k --backend=process --crossing=fast -> --crossing fast: expected auto, rewrite, direct, dispatch, trap, notify or ptrace
         --kernel=k --crossing=ptrace -> --crossing requires --image
     "#]].assert_eq(&failures.concat());

@@ -1,7 +1,7 @@
 //! `trapline-vmm` as the device model of the domain.
 
 use trapline_abi::job::Console;
-use trapline_abi::{Job, Op};
+use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_model::GuestConfig;
 use trapline_sim::VMM;
@@ -15,17 +15,12 @@ pub fn command(xl: &str, domain: &str, guest: &GuestConfig, job: &Job) -> Comman
         ring: 0,
         ..*job
     };
-    let command = Command::new(xl)
+    Command::new(xl)
         .words("create -F -p")
         .arg(domain)
         .arg(format!("cmdline=\"{job}\""))
         .words("--")
         .arg(VMM)
         .words("--backend xen --events 3")
-        .words(&format!("--memory {}M", guest.memory_mib));
-    let command = match job.selects(Op::HostTimer) {
-        true => command.words("--ticker"),
-        false => command,
-    };
-    command.words("--domain")
+        .words(&format!("--memory {}M --domain", guest.memory_mib))
 }
