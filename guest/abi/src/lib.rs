@@ -16,6 +16,7 @@ pub mod interrupt;
 pub mod job;
 pub mod marker;
 mod names;
+pub mod net;
 pub mod operation;
 pub mod platform;
 pub mod populate;

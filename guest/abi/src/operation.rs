@@ -78,6 +78,8 @@ pub enum Need {
     Hotplug,
     /// A disk, see [`crate::block`].
     Disk,
+    /// A network with a peer, see [`crate::net`].
+    Network,
 }
 
 impl Need {
@@ -315,6 +317,14 @@ operations! {
         "one write of 1 MiB to a disk, in order, one at a time, not flushed";
     Write1m32 = 104, Block, "write-1m-32", Lateness, Disk,
         "one write of 1 MiB to a disk, in order, 32 at a time, not flushed";
+    TcpPing = 88, Net, "tcp-ping", Batch, Network,
+        "one byte sent to a peer over TCP, until its answer of one byte arrives";
+    UdpPing = 89, Net, "udp-ping", Batch, Network,
+        "one datagram of one byte sent to a peer over UDP, until its answer arrives";
+    TcpSend = 90, Net, "tcp-send", Bytes(1), Network,
+        "256 KiB sent to a peer over TCP, until it has checked every byte and answered";
+    TcpReceive = 91, Net, "tcp-receive", Bytes(1), Network,
+        "256 KiB requested from a peer over TCP, until they arrive and every byte is checked";
 }
 
 impl Op {

@@ -131,8 +131,10 @@ pub const VIRTIO_MMIO_SIZE: u64 = 0x200;
 /// Transport of the image's disk in trapline-vmm: the second one, so that the first is always the
 /// same.
 pub const DISK_MMIO: u64 = VIRTIO_MMIO + VIRTIO_MMIO_SIZE;
-/// Interrupt vector of that disk. The virtual machine of an image has no I/O APIC.
-pub const DISK_VECTOR: u8 = 0x34;
+/// Transport of the image's network card in trapline-vmm: the third one.
+pub const NET_MMIO: u64 = VIRTIO_MMIO + 2 * VIRTIO_MMIO_SIZE;
+/// Interrupt vector of both. The virtual machine of an image has no I/O APIC.
+pub const VIRTIO_VECTOR: u8 = 0x34;
 /// Value of the `MagicValue` register of a transport: "virt".
 pub const VIRTIO_MAGIC: u32 = 0x7472_6976;
 /// Offset of the `DeviceFeatures` register, read only.

@@ -21,11 +21,13 @@ pub enum Workload {
     Populate,
     /// Latency of disk requests.
     Block,
+    /// Latency and throughput of a network.
+    Net,
 }
 
 impl Workload {
     /// All workloads, in display order.
-    pub const ALL: [Workload; 9] = [
+    pub const ALL: [Workload; 10] = [
         Self::Basic,
         Self::System,
         Self::Stream,
@@ -35,6 +37,7 @@ impl Workload {
         Self::Irq,
         Self::Populate,
         Self::Block,
+        Self::Net,
     ];
 
     /// Returns the name, as used on command lines.
@@ -49,6 +52,7 @@ impl Workload {
             Self::Irq => "irq",
             Self::Populate => "populate",
             Self::Block => "block",
+            Self::Net => "net",
         }
     }
 
@@ -64,6 +68,7 @@ impl Workload {
             Self::Irq => "How late does a timer's interrupt reach the guest, and why?",
             Self::Populate => "What does it cost to give a guest memory?",
             Self::Block => "How long does a request to a disk take, and how many are served?",
+            Self::Net => "How long does a message to a peer take, and how fast do bytes move?",
         }
     }
 

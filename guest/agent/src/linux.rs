@@ -7,6 +7,7 @@ use crate::block::Target;
 use crate::clock::{TickClock, CALIBRATION, PRECISE_CALIBRATION};
 use crate::cpu::{affinity, pin_to_current_cpu, set_affinity};
 use crate::machine::GuestMachine;
+use crate::network::Network;
 use crate::processes::ProcessFamily;
 use crate::region::{has_huge_pages, Region};
 use crate::ticking::{host, own};
@@ -18,6 +19,7 @@ use std::thread::JoinHandle;
 use trapline_abi::block::{DiskRequest, Transfer, FACT_PREFIX};
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::WaitMode;
+use trapline_abi::net::Exchange;
 use trapline_abi::populate::{MemoryRequest, NO_HUGE_PAGES};
 use trapline_abi::record::Sender;
 use trapline_abi::{Job, Record, VERSION};
@@ -63,6 +65,7 @@ fn run_on(machine: Option<GuestMachine>, job: &Job, main: u64, sink: Sink<'_>) {
         huge: has_huge_pages(),
         processes: ProcessFamily::default(),
         disk: None,
+        network: None,
         machine,
     };
     trapline_workloads::run(&mut system, job, &info);
@@ -77,6 +80,8 @@ struct Linux<'a> {
     processes: ProcessFamily,
     /// Opened on first use.
     disk: Option<Result<Target, Reason>>,
+    /// Opened on first use.
+    network: Option<Result<Network, Reason>>,
     machine: Option<GuestMachine>,
 }
 
@@ -228,6 +233,18 @@ impl System for Linux<'_> {
         self.disk()?.read_back(transfer, job, made)
     }
 
+    fn open_network(&mut self, job: &Job) -> Result<(), Reason> {
+        let network = self.network.get_or_insert_with(|| Network::open(job));
+        network.as_ref().map(drop).map_err(|reason| *reason)
+    }
+
+    fn exchange(&mut self, exchange: Exchange) -> Result<(), Reason> {
+        match &mut self.network {
+            Some(Ok(network)) => network.exchange(exchange),
+            _ => Err("the network is not open"),
+        }
+    }
+
     fn processes(&mut self) -> Result<&mut ProcessFamily, Reason> {
         Ok(&mut self.processes)
     }
@@ -320,81 +337,4 @@ fn physical_memory() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-    use trapline_abi::{Decoder, Item, Need, Op, Workload};
-
-    /// Returns all records of `job` as text.
-    fn records(job: &Job) -> Vec<String> {
-        let mut decoder = Decoder::new();
-        let mut records = Vec::new();
-        run(job, ticks(), &mut |frame| {
-            decoder.feed(frame, &mut |item| match item {
-                Item::Record(record, _) => records.push(format!("{record:?}")),
-                other => panic!("no frame: {other:?}"),
-            })
-        });
-        records
-    }
-
-    fn small() -> Job {
-        let workloads = [
-            Workload::Basic,
-            Workload::System,
-            Workload::Stream,
-            Workload::Exits,
-        ];
-        let run = workloads
-            .into_iter()
-            .fold(0, |set, workload| set | workload.set());
-        let sizes = Job {
-            blocks: 16,
-            pages: 1024,
-            doubles: 4096,
-            ..Job::EMPTY
-        };
-        Job {
-            run,
-            batches: 3,
-            batch_ticks: 10_000,
-            ..sizes
-        }
-    }
-
-    #[test]
-    fn every_operation_is_measured_or_skipped_with_a_reason() {
-        let mut ends = BTreeMap::new();
-        let said = records(&small());
-        let failed = said.iter().find(|record| record.starts_with("Fail"));
-        assert_eq!(failed, None);
-        for record in said {
-            let kind = record.split(' ').next().unwrap().to_string();
-            if matches!(kind.as_str(), "End" | "Skip" | "Fail") {
-                *ends.entry(kind).or_insert(0) += 1;
-            }
-        }
-        let asked = small().run.count_ones();
-        let needs_machine = |op: &Op| !matches!(op.need(), Need::Nothing | Need::Timer);
-        let skipped = Workload::Exits.operations().filter(needs_machine).count();
-        assert_eq!(ends["Skip"], skipped);
-        assert_eq!(ends["End"], asked as usize - skipped);
-    }
-
-    #[test]
-    fn hello_is_the_first_record_and_done_the_last() {
-        let said = records(&Job {
-            run: Op::Getpid.bit(),
-            batches: 2,
-            ..Job::EMPTY
-        });
-        assert!(said[0].starts_with("Hello"), "{said:?}");
-        assert_eq!(said.last().unwrap(), "Done");
-        assert_eq!(
-            said.iter()
-                .filter(|record| record.starts_with("Sample"))
-                .count(),
-            2
-        );
-    }
-}
+mod tests;

@@ -2,7 +2,8 @@
 //!
 //! `trapline-agent trapline.run=...` runs a job and writes records to standard output;
 //! `trapline.burn=...` is a load ([`stress`]), `trapline.guard=...` kills a process group with its
-//! parent ([`guard`]), `trapline.build=...` builds a kernel ([`build`]). As process 1 it is the init
+//! parent ([`guard`]), `trapline.peer` is the other side of a network ([`peer`]), `trapline.build=...` builds a
+//! kernel ([`build`]). As process 1 it is the init
 //! of a simulated machine and runs a script, or the init of a Linux guest and runs the job of the
 //! kernel's command line ([`init`]).
 
@@ -13,8 +14,11 @@ mod cpu;
 mod drivers;
 mod guard;
 mod init;
+mod interface;
 mod linux;
 mod machine;
+mod network;
+mod peer;
 mod port;
 mod processes;
 mod region;
@@ -44,6 +48,13 @@ fn main() -> ExitCode {
     }
     if let Some(asked) = stress::parse(&words) {
         return run_load(asked);
+    }
+    if let Some(asked) = peer::parse(&words) {
+        let (status, why) = match asked {
+            Ok(place) => (1, peer::run(&place)),
+            Err(bad) => (USAGE, bad),
+        };
+        return report_error(status, &why);
     }
     if let Some(built) = build::execute(&words, &mut write_frame) {
         return built.unwrap_or_else(|why| report_error(1, &why));

@@ -40,7 +40,7 @@ global_asm!(
     TIMER_VECTOR = const interrupts::TIMER_VECTOR,
     EVENT_VECTOR = const xen::EVENT_VECTOR,
     TICK_VECTOR = const interrupts::TICK_VECTOR,
-    DISK_VECTOR = const virtio::VECTOR,
+    VIRTIO_VECTOR = const virtio::VECTOR,
     SPURIOUS_VECTOR = const interrupts::SPURIOUS_VECTOR,
     END_OF_INTERRUPT = const interrupts::END_OF_INTERRUPT,
 );

@@ -12,6 +12,7 @@ use core::cell::OnceCell;
 use core::mem;
 use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::job::WaitMode;
+use trapline_abi::net::Exchange;
 use trapline_abi::platform::{
     FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC,
     VIRTIO_MMIO,
@@ -234,6 +235,14 @@ impl System for Kernel {
 
     fn read_back(&mut self, transfer: &Transfer, job: &Job, made: usize) -> Result<(), Reason> {
         virtio::read_back(transfer, job, made)
+    }
+
+    fn open_network(&mut self, job: &Job) -> Result<(), Reason> {
+        virtio::open_network(self.apic(), job)
+    }
+
+    fn exchange(&mut self, exchange: Exchange) -> Result<(), Reason> {
+        virtio::exchange(exchange)
     }
 
     fn run_in_process(&mut self, job: &Job) -> bool {

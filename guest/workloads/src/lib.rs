@@ -3,7 +3,8 @@
 //! The image and the Linux agent both call [`run`]. It runs the operations of the job one after
 //! the other and sends the samples of each, or the reason why it was skipped. [`measure`] repeats
 //! and times operations, [`calibration`] measures the cost of that; the operations are in
-//! [`basic`], [`stream`], [`memory`], [`exits`], [`irq`], [`populate`], [`block`] and [`processes`].
+//! [`basic`], [`stream`], [`memory`], [`exits`], [`irq`], [`populate`], [`block`], [`net`] and
+//! [`processes`].
 #![no_std]
 
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod exits;
 pub mod irq;
 pub mod measure;
 mod memory;
+mod net;
 mod populate;
 mod processes;
 mod stream;
@@ -99,6 +101,7 @@ fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
     irq::run(bench);
     populate::run(bench);
     block::run(bench);
+    net::run(bench);
     // Last in a kernel, so that all other figures are the same without processes.
     let selects_processes = bench.job.run & Workload::System.set() != 0;
     if !is_process && selects_processes && !bench.system.run_in_process(bench.job) {

@@ -9,6 +9,7 @@ use crate::timer::{InterruptLog, TimerSource, TimerWindow};
 use core::ptr::NonNull;
 use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::job::WaitMode;
+use trapline_abi::net::Exchange;
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{Job, Op, Record};
 
@@ -162,6 +163,23 @@ pub trait System {
         Ok(())
     }
 
+    /// Connects to the peer of workload `net`. Later calls have no effect.
+    ///
+    /// # Errors
+    /// The reason why there is no usable network.
+    fn open_network(&mut self, _job: &Job) -> Result<(), Reason> {
+        Err(NO_NETWORK)
+    }
+
+    /// Performs one exchange with the peer, and checks every byte received. Called only after
+    /// [`Self::open_network`].
+    ///
+    /// # Errors
+    /// The network fails, or the peer received or sent wrong content.
+    fn exchange(&mut self, _exchange: Exchange) -> Result<(), Reason> {
+        Err(NO_NETWORK)
+    }
+
     /// Runs the operations of workload `system` in a process, if this system is a kernel that has
     /// processes. Returns false if the caller has to run them itself.
     fn run_in_process(&mut self, _job: &Job) -> bool {
@@ -176,6 +194,7 @@ pub trait System {
 }
 
 const NO_DISK: Reason = "this system has no disk";
+const NO_NETWORK: Reason = "this system has no network";
 
 /// Number of pages that [`Processes::map`] maps.
 pub const MAPPED_PAGES: u64 = 256;

@@ -18,6 +18,7 @@ mod layered;
 mod linux_guest;
 mod loads;
 mod needs;
+mod network;
 mod observe;
 mod process_guest;
 mod recording;

@@ -7,6 +7,7 @@ use crate::kvm::{self, Hardware};
 use crate::launch::BootClock;
 use crate::linux_guest;
 use crate::loads::LoadPrograms;
+use crate::network;
 use crate::process_guest::{GuestCommand, ProcessGuest};
 use crate::vmm_command::image_command;
 use std::fs::File;
@@ -209,6 +210,8 @@ impl GuestCommand for ImageInTraplineVmm {
             None => vmm,
         };
         let command = image_command(vmm, self.hypervisor, image, &self.guest, job);
+        let agent = self.settings.parts.get(Part::Agent)?;
+        let command = network::with_peer(command, agent, job);
         Ok(match self.hypervisor {
             Hypervisor::Process => command.with_children(),
             _ => command,
@@ -219,13 +222,16 @@ impl GuestCommand for ImageInTraplineVmm {
         ExitCodes::VMM
     }
 
-    /// The first thread runs the vCPU. A disk may have further ones.
+    /// The first thread runs the vCPU. A disk may have further ones, a network card has one.
     fn threads(&self, job: &Job) -> Option<Threads> {
         let ticker = job.selects(Op::HostTimer);
         let writer = self.guest.serial == Serial::Buffered;
         let disk = job.run & block::operations() != 0;
         Some(Threads {
-            helpers: usize::from(ticker) + usize::from(writer) + usize::from(disk),
+            helpers: [ticker, writer, disk, network::is_measured(job)]
+                .map(usize::from)
+                .iter()
+                .sum(),
             ..Threads::FIRST
         })
     }

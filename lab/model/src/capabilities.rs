@@ -207,6 +207,12 @@ impl EnvironmentId {
         self.is_native_linux() || is_image && !self.stack().is_nested()
     }
 
+    /// Returns whether there is a network with a peer: a tap of `trapline-vmm`, or the loopback device.
+    pub fn supports_network(self) -> bool {
+        let has_peer = self.has_trapline_vmm() || self.is_native_linux();
+        has_peer && !self.is_on(Machine::SimVmx)
+    }
+
     /// Returns whether the vCPU's thread on the machine's Linux can be found and scheduled.
     pub fn shows_vcpu_thread(self) -> bool {
         self.is_native_linux() || self.supports_second_guest()

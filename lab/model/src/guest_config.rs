@@ -12,6 +12,8 @@ pub struct GuestConfig {
     pub window_mib: u32,
     /// Size in MiB of its disk for workload `block`; 0 if it has none.
     pub disk_mib: u32,
+    /// It has a network card for workload `net`.
+    pub network: bool,
     /// Virtual CPUs.
     pub cpus: u32,
     /// Scheduling of the virtual CPUs.
@@ -40,6 +42,7 @@ impl GuestConfig {
         memory_mib: 512,
         window_mib: 0,
         disk_mib: 0,
+        network: false,
         cpus: 1,
         scheduling: Scheduling::DEFAULT,
         serial: Serial::Lines,

@@ -5,7 +5,7 @@ use crate::environment::EnvironmentId;
 use crate::layers::Machine;
 use crate::populate;
 use crate::preset::Preset;
-use trapline_abi::{block, OpSet, Workload};
+use trapline_abi::{block, net, OpSet, Workload};
 
 /// Operations that are not measured, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,7 @@ pub fn of(
         without_memory(environment, preset, named),
         loads.map(|reason| (Workload::Memory.set(), reason)),
         without_disk(environment).map(|reason| (block::operations(), reason)),
+        without_network(environment).map(|reason| (net::operations(), reason)),
     ];
     let all = all.into_iter().flatten().map(|(set, reason)| LeftOut {
         operations: operations & set,
@@ -116,6 +117,29 @@ fn without_disk(environment: EnvironmentId) -> Option<&'static str> {
     }
 }
 
+/// Returns why there is no network that can be measured.
+fn without_network(environment: EnvironmentId) -> Option<&'static str> {
+    if environment.supports_network() {
+        return None;
+    }
+    Some(match environment {
+        id if id.is_on(Machine::SimVmx) => {
+            "the network of the machine with Intel's virtualization is not supported: measure sim/kvm"
+        }
+        id if id.starts_with_machine() => {
+            "a machine without Linux has no peer: measure sim/kvm or sim/linux"
+        }
+        id if id.is_user_mode() => {
+            "the network of user-mode Linux is not supported: measure kvm/linux or host"
+        }
+        id if id.is_xen() => "the network of a domain of Xen is not supported: measure sim/kvm",
+        id if id.is_custom() => {
+            "the network of a VMM given with --vmm is not supported: measure kvm or sim/kvm"
+        }
+        _ => "the network of QEMU is not supported: measure kvm or sim/kvm",
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +158,17 @@ mod tests {
             "custom, sim, sim/qemu-kvm-pc, sim/nova, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, \
              sim/xen-dom0, sim/custom, \
              sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh"
+        );
+    }
+
+    #[test]
+    fn environments_without_a_supported_network_have_a_reason() {
+        let operations = Op::TcpPing.bit() | Op::PortOut.bit();
+        let with = EnvironmentId::names_of(|id| of(id, Preset::Quick, operations, 0).is_empty());
+        assert_eq!(
+            with,
+            "host, kvm, process, kvm/linux, sim/linux, sim/kvm, sim/process, sim/kvm/linux, \
+             sim/kvm/kvm, sim/kvm/kvm/kvm"
         );
     }
 

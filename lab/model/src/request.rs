@@ -62,13 +62,14 @@ impl Request {
     }
 }
 
-/// Returns the operations measured by default: all but those of memory, which has many, and of irq, populate and
-/// block, which have a command of their own.
+/// Returns the operations measured by default: all but those of memory, which has many, of net, which need a tap,
+/// and of irq, populate and block, which have a command of their own.
 pub fn usual_operations() -> OpSet {
     let separate = Workload::Memory.set()
         | irq::operations()
         | populate::operations()
-        | trapline_abi::block::operations();
+        | trapline_abi::block::operations()
+        | trapline_abi::net::operations();
     known_operations() & !separate
 }
 

@@ -6,21 +6,22 @@ use crate::affinity::pin_to_one_cpu;
 use crate::boot::{BootResult, Execution};
 use crate::failure::Failure;
 use crate::sink::ObservationSink;
-use trapline_abi::{block, OpSet, Workload};
+use trapline_abi::{block, net, OpSet, Workload};
 use trapline_model::observed::HOST_NOISE;
 use trapline_model::{irq, names, populate, PlannedBoot};
 
 /// Checks that two boots of `operations` can run concurrently on `cpus` CPUs.
 ///
 /// # Errors
-/// stream, memory, irq, populate and block share a resource (memory bandwidth, caches, interrupts, disk); each side
-/// needs a CPU of its own.
+/// stream, memory, irq, populate, block and net share a resource (memory bandwidth, caches, interrupts, disk, the CPU of
+/// the peer); each side needs a CPU of its own.
 pub fn check_concurrent(operations: OpSet, cpus: usize) -> Result<(), Failure> {
     let shared = Workload::Stream.set()
         | Workload::Memory.set()
         | irq::operations()
         | populate::operations()
-        | block::operations();
+        | block::operations()
+        | net::operations();
     match operations & shared {
         0 if cpus < 2 => Err(Failure::usage(
             "--concurrent needs one CPU per side: this process may use one",
@@ -29,7 +30,7 @@ pub fn check_concurrent(operations: OpSet, cpus: usize) -> Result<(), Failure> {
         0 => Ok(()),
         shared => Err(Failure::usage(
             format!("--concurrent is not supported by {}", names::describe(shared)),
-            "name other operations with --workload: memory bandwidth, interrupts and disks are shared",
+            "name other operations with --workload: memory bandwidth, interrupts, disks and CPUs of peers are shared",
         )),
     }
 }

@@ -148,6 +148,7 @@ impl Work {
         match op {
             Op::FirstTouch4k => Self::Pages(total()),
             Op::Malloc1m => Self::Blocks(total()),
+            op if op.workload() == Workload::Net => Self::Unsized,
             _ => match op.measure() {
                 Measure::Bytes(each) => Self::Doubles(pass / each),
                 Measure::Batch | Measure::Lateness => Self::Unsized,

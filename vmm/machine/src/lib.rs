@@ -12,6 +12,7 @@ pub mod events;
 pub mod failure;
 pub mod file;
 pub mod hotplug;
+pub mod image_devices;
 pub mod input;
 #[cfg(test)]
 mod isolated;

@@ -14,9 +14,9 @@ use trapline_abi::{stamp, Stage};
 use trapline_interface::{has_huge_pages, Hypervisor, Missing, Ring0, Vcpu, Vm};
 use trapline_kvm::{Kvm, KvmVcpu};
 use trapline_machine::console::Console;
-use trapline_machine::disk::ImageDisk;
 use trapline_machine::events::Events;
 use trapline_machine::hotplug::VmMemory;
+use trapline_machine::image_devices::ImageDevices;
 use trapline_machine::line::Line;
 use trapline_machine::linux::{self, Common, Report};
 use trapline_machine::settings::{parse, Backend, Guest, Request, HELP};
@@ -93,17 +93,17 @@ fn run_ready<V: Vm + Send + 'static>(
         interrupts,
         ring,
     } = ready;
-    let mut disk = match settings.disks.first() {
-        None => None,
-        Some(wanted) => Some(ImageDisk::open(&vm, &memory, wanted)?),
+    let mut devices = match settings.has_devices() {
+        false => None,
+        true => Some(ImageDevices::open(&vm, &memory, settings)?),
     };
     let usage = events.wanted().then(|| MemoryUsage::open(&memory));
     let has_huge_pages = settings.populate.is_some() && has_huge_pages();
     if settings.backend != Backend::Process {
         privileges::drop_all(settings.user, settings.chroot.as_deref())?;
     }
-    if let Some(disk) = &mut disk {
-        disk.start(settings.sandbox)?;
+    if let Some(devices) = &mut devices {
+        devices.start(settings.sandbox)?;
     }
     let mut host = Host::new(console(settings, &vcpu)?);
     if settings.ticker {
@@ -119,9 +119,9 @@ fn run_ready<V: Vm + Send + 'static>(
         events.stage(Stage::VmmEntry, stamp!(VmmEntry));
         events.flush();
     };
-    let reason = match disk {
+    let reason = match devices {
         None => machine.run(starting),
-        Some(disk) => disk.run(&mut machine, starting),
+        Some(devices) => devices.run(&mut machine, starting),
     };
     machine.vcpu.end();
     events.stage(Stage::VmmExit, stamp!(VmmExit));

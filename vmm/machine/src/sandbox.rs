@@ -18,9 +18,9 @@ mod guard;
 
 use crate::Failure;
 use calls::{
-    CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, IMAGE_DISK_POOL, IMAGE_DISK_RING, LIMITS, NET,
-    PROCESS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VSOCK,
-    VSOCK_IN,
+    CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, IMAGE_DISK_POOL, IMAGE_DISK_RING, IMAGE_NET,
+    LIMITS, NET, PROCESS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH, VCPU_WITH_HELPERS,
+    VCPU_WITH_MEMORY, VSOCK, VSOCK_IN,
 };
 pub use guard::guard;
 use std::io;
@@ -56,6 +56,8 @@ pub enum Role {
     DiskWorker,
     /// A network card.
     Net,
+    /// The network card of an image.
+    ImageNet,
     /// Vsock with connections in both directions.
     Vsock,
     /// Vsock with connections from the host only.
@@ -101,6 +103,7 @@ static OF_IMAGE_DISK_RING: Filter = compile(&IMAGE_DISK_RING);
 static OF_IMAGE_DISK_POOL: Filter = compile(&IMAGE_DISK_POOL);
 static OF_DISK_WORKER: Filter = compile(&DISK_WORKER);
 static OF_NET: Filter = compile(&NET);
+static OF_IMAGE_NET: Filter = compile(&IMAGE_NET);
 static OF_VSOCK: Filter = compile(&VSOCK);
 static OF_VSOCK_IN: Filter = compile(&VSOCK_IN);
 
@@ -378,6 +381,7 @@ fn filter_of(role: Role) -> &'static Filter {
         Role::ImageDiskPool => &OF_IMAGE_DISK_POOL,
         Role::DiskWorker => &OF_DISK_WORKER,
         Role::Net => &OF_NET,
+        Role::ImageNet => &OF_IMAGE_NET,
         Role::Vsock => &OF_VSOCK,
         Role::VsockIn => &OF_VSOCK_IN,
     }

@@ -123,13 +123,18 @@ pub struct VmConfig {
 }
 
 impl VmConfig {
+    /// Returns true if it has disks or network cards.
+    pub fn has_devices(&self) -> bool {
+        !self.disks.is_empty() || !self.net.is_empty()
+    }
+
     /// Returns the role of vCPU threads.
     pub fn role(&self) -> Role {
         if self.backend == Backend::Process {
             return Role::Process;
         }
         let is_linux = self.guest == Guest::Linux;
-        let has_device_thread = self.ticker || !self.disks.is_empty();
+        let has_device_thread = self.ticker || self.has_devices();
         let helpers = is_linux || has_device_thread || self.serial == SerialMode::Buffered;
         match (helpers, self.populate.is_some()) {
             (false, false) => Role::Vcpu,
@@ -231,7 +236,7 @@ const OPTIONS: [OptionRow; 32] = [
     ("disk", None, Text("FILE[,ro][,direct][,engine=uring|pool]", |config, text| {
         push(&mut config.disks, DiskConfig::parse(text))
     })),
-    ("net", LINUX, Text("tap=NAME or fd=N, optionally mac=02:…:…:…:…:…", |config, text| {
+    ("net", None, Text("tap=NAME or fd=N, optionally mac=02:…:…:…:…:…", |config, text| {
         push(&mut config.net, net::Spec::parse(text))
     })),
     ("vsock", LINUX, Text("cid=N,path=SOCKET[,in] with N of 3 or more, given once", |config, text| {
@@ -331,6 +336,9 @@ impl VmConfig {
         self.check_backend()?;
         if self.guest == Guest::Image && self.disks.len() > 1 {
             return Err(Failure::Usage("several --disk require --kernel".into()));
+        }
+        if self.guest == Guest::Image && self.net.len() > 1 {
+            return Err(Failure::Usage("several --net require --kernel".into()));
         }
         let threads = [
             ("vcpu", self.cpus as usize),

@@ -71,6 +71,8 @@ pub struct Job {
     pub disk_mib: u32,
     /// Number of small requests at depth 32, see [`crate::block::Transfer::requests`].
     pub requests: u32,
+    /// The peer of `net` is behind a network card; otherwise the agent starts one. Sent only if set.
+    pub card: bool,
     /// Destination of records.
     pub console: Console,
     /// The machine has Trapline's own ports, see [`crate::platform`].
@@ -106,6 +108,7 @@ impl Job {
         disk: None,
         disk_mib: 256,
         requests: 32_768,
+        card: false,
         console: Console::Serial,
         ports: false,
         ring: 0,
@@ -157,6 +160,7 @@ impl Job {
             "disk" => self.disk = Some(Disk::from_name(value)?),
             "disk-mib" => self.disk_mib = value.parse().ok().filter(|mib| *mib != 0)?,
             "requests" => self.requests = value.parse().ok()?,
+            "card" => self.card = flag(value)?,
             "console" => self.console = Console::from_name(value)?,
             "ports" => self.ports = flag(value)?,
             "ring" => self.ring = value.parse().ok().filter(|ring| matches!(ring, 0 | 3))?,
@@ -238,6 +242,9 @@ impl fmt::Display for Job {
             let (mib, requests) = (self.disk_mib, self.requests);
             write!(f, " trapline.disk-mib={mib} trapline.requests={requests}")?;
         }
+        if self.card {
+            f.write_str(" trapline.card")?;
+        }
         let console = self.console.name();
         write!(
             f,
@@ -316,6 +323,7 @@ mod tests {
             disk: Disk::from_name("vda"),
             disk_mib: 64,
             requests: 77,
+            card: true,
             batches: 7,
             aligned: true,
             large_regions: 3,

@@ -35,6 +35,7 @@ fn workloads_that_need_one_capability_need_it_for_all_operations() {
     assert_eq!(Need::Processes.operations(), Workload::System.set());
     assert_eq!(Need::Hotplug.operations(), Workload::Populate.set());
     assert_eq!(Need::Disk.operations(), Workload::Block.set());
+    assert_eq!(Need::Network.operations(), Workload::Net.set());
     let boot = Need::Launch.operations() | Need::VirtualMachine.operations();
     assert_eq!(boot, Workload::Boot.set());
 }
@@ -42,9 +43,10 @@ fn workloads_that_need_one_capability_need_it_for_all_operations() {
 #[test]
 fn only_bandwidth_improves_upwards() {
     for op in Op::ALL {
-        let is_stream = op.workload() == Workload::Stream;
-        assert_eq!(op.unit() == Unit::Rate, is_stream, "{op:?}");
-        assert_eq!(op.direction() == Direction::More, is_stream, "{op:?}");
+        let is_rate =
+            op.workload() == Workload::Stream || matches!(op, Op::TcpSend | Op::TcpReceive);
+        assert_eq!(op.unit() == Unit::Rate, is_rate, "{op:?}");
+        assert_eq!(op.direction() == Direction::More, is_rate, "{op:?}");
     }
 }
 

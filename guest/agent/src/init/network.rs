@@ -2,8 +2,8 @@
 //! an echo server on the host.
 
 use super::Message;
-use crate::drivers;
 use crate::sys::zero_or_error;
+use crate::{drivers, interface};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::mem::zeroed;
@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// Prefix of the word of the kernel's command line with the address of the network card.
 const WORD: &str = "trapline-echo=";
 
-const CARD: &[u8] = b"eth0";
+const CARD: &str = "eth0";
 
 /// Ports of the guest and of the host.
 const PORT: u16 = 7;
@@ -42,7 +42,7 @@ pub fn test() -> Result<bool, Message> {
 }
 
 fn run(address: Ipv4Addr) -> io::Result<String> {
-    configure_card(address).map_err(named("eth0"))?;
+    interface::configure(CARD, address).map_err(named(CARD))?;
     let over_tcp = TcpListener::bind((address, PORT))?;
     let from_host = listen().map_err(named("a socket for the host"))?;
     call_host().map_err(named("a program of the host"))?;
@@ -56,44 +56,6 @@ fn run(address: Ipv4Addr) -> io::Result<String> {
 
 fn named(what: &'static str) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::other(format!("{what}: {error}"))
-}
-
-/// Configures the address of the card, with a netmask of 24 bits, and enables it.
-fn configure_card(address: Ipv4Addr) -> io::Result<()> {
-    // SAFETY: makes a new descriptor from numbers.
-    let socket = owned(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0) })?;
-    for (request, address) in [
-        (libc::SIOCSIFADDR, address),
-        (libc::SIOCSIFNETMASK, Ipv4Addr::new(255, 255, 255, 0)),
-    ] {
-        // SAFETY: all zero is a valid address.
-        let mut internet: libc::sockaddr_in = unsafe { zeroed() };
-        internet.sin_family = libc::AF_INET as u16;
-        internet.sin_addr.s_addr = u32::from(address).to_be();
-        let mut card = card();
-        // SAFETY: one kind of address is as long as the other.
-        let any = unsafe { std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(internet) };
-        card.ifr_ifru.ifru_addr = any;
-        configure(&socket, request as libc::c_ulong, &mut card)?;
-    }
-    let mut card = card();
-    card.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
-    configure(&socket, libc::SIOCSIFFLAGS as libc::c_ulong, &mut card)
-}
-
-fn card() -> libc::ifreq {
-    // SAFETY: all zero is a valid request.
-    let mut card: libc::ifreq = unsafe { zeroed() };
-    for (place, byte) in card.ifr_name.iter_mut().zip(CARD) {
-        *place = *byte as libc::c_char;
-    }
-    card
-}
-
-fn configure(socket: &OwnedFd, request: libc::c_ulong, card: &mut libc::ifreq) -> io::Result<()> {
-    let request = request as libc::Ioctl;
-    // SAFETY: each of these requests reads this structure.
-    zero_or_error(unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut *card) }.into())
 }
 
 /// Listens for vsock connections from the host.

@@ -32,8 +32,8 @@ trapline_vectors:
     jmp take_event
     .elseif vector == {TICK_VECTOR}
     jmp take_tick
-    .elseif vector == {DISK_VECTOR}
-    jmp trapline_take_disk
+    .elseif vector == {VIRTIO_VECTOR}
+    jmp trapline_take_virtio
     .elseif vector == {SPURIOUS_VECTOR}
     iretq
     .elseif vector == 6
@@ -203,7 +203,7 @@ trapline_shared:
     .byte 5
     .elseif vector == {EVENT_VECTOR}
     .byte 6
-    .elseif vector == {TICK_VECTOR} || vector == {DISK_VECTOR}
+    .elseif vector == {TICK_VECTOR} || vector == {VIRTIO_VECTOR}
     .byte 0                             # on the interrupted stack, see take_tick
     .else
     .byte 1

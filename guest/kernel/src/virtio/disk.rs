@@ -1,11 +1,15 @@
 //! Requests to a block device and their completions.
 
-use super::ring::{Kind, Request};
-use super::transport::{self, Access, Device};
-use super::transport::{
-    CONFIGURATION_CHANGED, INTERRUPT_ACK, INTERRUPT_STATUS, NEEDS_RESET, QUEUE_NOTIFY, STATUS,
-};
-use trapline_workloads::{ticks, Reason};
+use super::ring::{Kind, Request, Ring, CHAIN};
+use super::transport::{self, Access, Interrupts, QUEUE_NOTIFY};
+use trapline_workloads::Reason;
+
+/// Features (section 5.2.3).
+const READ_ONLY: u64 = 1 << 5;
+const FLUSH: u64 = 1 << 9;
+
+/// Minimum number of requests in flight.
+const MIN_SLOTS: u16 = 32;
 
 /// Bytes of a sector.
 pub const SECTOR: u64 = 512;
@@ -16,9 +20,12 @@ const SINGLE: u16 = u16::MAX;
 /// A running disk.
 pub struct Disk<A> {
     access: A,
-    device: Device,
-    /// Interrupts that were acknowledged.
-    acknowledged: u64,
+    ring: Ring,
+    /// It has a cache that can be flushed.
+    flushes: bool,
+    /// Length in sectors.
+    sectors: u64,
+    interrupts: Interrupts,
     /// Why the disk is no longer usable.
     failure: Option<Reason>,
 }
@@ -30,21 +37,34 @@ impl<A: Access> Disk<A> {
     /// The device is unsuitable.
     ///
     /// # Safety
-    /// Same contract for `memory` as for the memory of [`super::ring::Ring::new`].
+    /// Same contract for `memory` as for the memory of [`Ring::new`].
     pub unsafe fn start(access: A, memory: *mut u8) -> Result<Self, Reason> {
+        let device = transport::negotiate(&access, FLUSH | READ_ONLY)?;
+        if device.has(READ_ONLY) {
+            return Err("the disk is read-only");
+        }
+        let size = device.queue_size(0);
+        if size / CHAIN < MIN_SLOTS {
+            return Err("the queue of the disk is too short for 32 requests");
+        }
         // SAFETY: same contract.
-        let device = unsafe { transport::start(&access, memory)? };
+        let ring = unsafe { Ring::new(memory, size, device.has_event_index()) };
+        device.place(&ring.queue);
+        device.start();
+        let (flushes, sectors) = (device.has(FLUSH), device.configuration()?);
         Ok(Self {
-            acknowledged: access.interrupts(),
+            ring,
+            flushes,
+            sectors,
+            interrupts: Interrupts::so_far(&access),
             access,
-            device,
             failure: None,
         })
     }
 
     /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
-        self.device.sectors.saturating_mul(SECTOR)
+        self.sectors.saturating_mul(SECTOR)
     }
 
     /// Returns true if completions are polled.
@@ -60,7 +80,7 @@ impl<A: Access> Disk<A> {
         if let Some(reason) = self.failure {
             return Err(reason);
         }
-        match self.device.ring.submit(request) {
+        match self.ring.submit(request) {
             true => Ok(()),
             false => Err("too many requests in flight"),
         }
@@ -68,7 +88,7 @@ impl<A: Access> Disk<A> {
 
     /// Notifies the device of submitted requests, unless it fetches them without.
     pub fn notify(&mut self) {
-        if self.device.ring.needs_notification() {
+        if self.ring.queue.needs_notification() {
             self.access.write(QUEUE_NOTIFY, 0);
         }
     }
@@ -78,7 +98,7 @@ impl<A: Access> Disk<A> {
     /// # Errors
     /// A request failed, or the device reports something impossible. The device is reset.
     pub fn complete(&mut self) -> Result<Option<u16>, Reason> {
-        let completed = self.device.ring.complete();
+        let completed = self.ring.complete();
         completed.map_err(|reason| self.fail(reason))
     }
 
@@ -90,36 +110,8 @@ impl<A: Access> Disk<A> {
         if let Some(reason) = self.failure {
             return Err(reason);
         }
-        self.try_wait().map_err(|reason| self.fail(reason))
-    }
-
-    fn try_wait(&mut self) -> Result<(), Reason> {
-        let begun = ticks();
-        loop {
-            let seen = self.access.interrupts();
-            self.acknowledge(seen)?;
-            self.device.ring.set_interrupt(!self.access.polls());
-            if self.device.ring.has_completion() {
-                return Ok(());
-            }
-            self.access.wait(seen, begun)?;
-        }
-    }
-
-    /// Acknowledges interrupts up to number `seen`, at the device and at the interrupt controller.
-    fn acknowledge(&mut self, seen: u64) -> Result<(), Reason> {
-        if seen == self.acknowledged {
-            return Ok(());
-        }
-        self.acknowledged = seen;
-        let causes = self.access.read(INTERRUPT_STATUS);
-        self.access.write(INTERRUPT_ACK, causes);
-        self.access.end_interrupt();
-        let is_changed = causes & CONFIGURATION_CHANGED != 0;
-        match is_changed && self.access.read(STATUS) & NEEDS_RESET != 0 {
-            true => Err("the disk reports an error of the driver"),
-            false => Ok(()),
-        }
+        let waited = self.interrupts.wait(&mut self.access, &mut self.ring.queue);
+        waited.map_err(|reason| self.fail(reason))
     }
 
     /// Performs one request.
@@ -146,7 +138,7 @@ impl<A: Access> Disk<A> {
     /// The request or the device failed.
     #[inline(always)]
     pub fn flush(&mut self) -> Result<(), Reason> {
-        if !self.device.flushes {
+        if !self.flushes {
             return Ok(());
         }
         self.perform(Request {
@@ -163,12 +155,12 @@ impl<A: Access> Disk<A> {
     /// # Errors
     /// A request or the device failed.
     pub fn drain(&mut self) -> Result<(), Reason> {
-        while self.device.ring.in_flight() > 0 {
+        while self.ring.in_flight() > 0 {
             self.wait()?;
             self.complete()?;
         }
         let seen = self.access.interrupts();
-        let acknowledged = self.acknowledge(seen);
+        let acknowledged = self.interrupts.acknowledge(&self.access, seen);
         acknowledged.map_err(|reason| self.fail(reason))
     }
 

@@ -129,13 +129,13 @@ impl Drop for Memory {
 }
 
 /// Reads a number of the driver's memory.
-fn load<T>(address: u64) -> T {
+pub fn load<T>(address: u64) -> T {
     // SAFETY: the driver has given an address in its memory, which is the test's.
     unsafe { (address as *const T).read_volatile() }
 }
 
 /// Writes a number to the driver's memory.
-fn store<T>(address: u64, value: T) {
+pub fn store<T>(address: u64, value: T) {
     // SAFETY: as above.
     unsafe { (address as *mut T).write_volatile(value) };
 }

@@ -1,24 +1,44 @@
-//! Driver of a virtio block device (virtio 1.2, section 5.2) over virtio-mmio (4.2).
+//! Drivers of virtio devices (virtio 1.2) over virtio-mmio (section 4.2).
 //!
-//! [`transport`] negotiates features and places the queue, [`ring`] is the driver's side of the
-//! split virtqueue (2.7), [`disk`] submits requests and waits for them, [`transfer`] performs those
-//! of a job with [`buffers`]; [`image`] finds the device and its interrupt. The device is not trusted: indices,
-//! descriptor numbers and lengths that it reports are checked, and a wrong one is an error.
+//! [`transport`] negotiates features and waits for interrupts, [`queue`] is the driver's side of the split
+//! virtqueue (2.7), [`mmio`] finds devices and their interrupt. Devices are not trusted: indices, descriptor
+//! numbers and lengths that they report are checked, and a wrong one is an error.
 //!
-//! Nothing here runs unless a job selects workload `block`.
+//! **Block device** (5.2): [`ring`] has the slots of requests, [`disk`] submits requests and waits for them,
+//! [`transfer`] performs those of a job with [`buffers`]; [`image`] is the disk of the machine.
+//!
+//! **Network card** (5.1): [`card`] sends and receives frames, [`stack`] is TCP/IP with the exchanges of a job;
+//! [`network`] is the card of the machine.
+//!
+//! Nothing here runs unless a job selects workload `block` or `net`.
 
 mod buffers;
+mod card;
 mod disk;
 #[cfg(trapline_image)]
 mod image;
+#[cfg(trapline_image)]
+mod mmio;
+#[cfg(trapline_image)]
+mod network;
+mod queue;
 mod ring;
+mod stack;
 mod transfer;
 mod transport;
 
 #[cfg(trapline_image)]
-pub use image::{open, read_back, transfer, VECTOR};
+pub use image::{open, read_back, transfer};
+#[cfg(trapline_image)]
+pub use mmio::VECTOR;
+#[cfg(trapline_image)]
+pub use network::{exchange, open as open_network};
 
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+mod fake_network;
+#[cfg(test)]
+mod network_tests;
 #[cfg(test)]
 mod tests;

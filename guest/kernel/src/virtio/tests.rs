@@ -4,7 +4,7 @@ use super::disk::Disk;
 use super::fake::{Config, Fake, Lie, Memory, FEATURES};
 use super::ring::BYTES;
 use super::transfer::{needed, Target};
-use super::transport::is_block;
+use super::transport::{is_device, BLOCK};
 use std::vec::Vec;
 use trapline_abi::block::{Access, DiskRequest, Transfer};
 use trapline_abi::{Job, Op};
@@ -248,7 +248,7 @@ fn unsuitable_devices_are_rejected() {
         ),
         (Config { mib: 1, ..usual }, "smaller"),
     ] {
-        assert!(is_block(&Fake::new(config)));
+        assert!(is_device(&Fake::new(config), BLOCK));
         let reason = open(config, Op::Read4k1).err().expect("it is unsuitable");
         assert!(reason.contains(expected), "{config:?}: {reason}");
     }

@@ -1,9 +1,9 @@
-//! Registers of a virtio-mmio transport (virtio 1.2, section 4.2.2) and initialisation of a block
-//! device (3.1.1).
+//! Registers of a virtio-mmio transport (virtio 1.2, section 4.2.2) and initialisation of a device
+//! (3.1.1).
 
-use super::ring::{Ring, CHAIN, MAX_SIZE};
+use super::queue::{Queue, MAX_SIZE};
 use trapline_abi::platform::VIRTIO_MAGIC;
-use trapline_workloads::Reason;
+use trapline_workloads::{ticks, Reason};
 
 const MAGIC: u64 = 0x000;
 const VERSION: u64 = 0x004;
@@ -24,8 +24,8 @@ pub const STATUS: u64 = 0x070;
 /// follow.
 const QUEUE_AREAS: [u64; 3] = [0x080, 0x090, 0x0a0];
 const CONFIG_GENERATION: u64 = 0x0fc;
-/// Configuration of a block device: its length in sectors.
-const CAPACITY: u64 = 0x100;
+/// Configuration of the kind of device.
+const CONFIGURATION: u64 = 0x100;
 
 const ACKNOWLEDGE: u32 = 1;
 const DRIVER: u32 = 2;
@@ -34,20 +34,17 @@ const FEATURES_OK: u32 = 8;
 pub const NEEDS_RESET: u32 = 64;
 
 /// Interrupt status: the configuration or the status has changed.
-pub const CONFIGURATION_CHANGED: u32 = 2;
+const CONFIGURATION_CHANGED: u32 = 2;
 
 /// Version of the registers of a modern device.
 const MODERN: u32 = 2;
-/// Device ID of a block device.
+/// Device IDs (section 5).
+pub const NETWORK: u32 = 1;
 pub const BLOCK: u32 = 2;
 
-const READ_ONLY: u64 = 1 << 5;
-const FLUSH: u64 = 1 << 9;
+/// Features of all kinds of devices (section 6).
 const EVENT_INDEX: u64 = 1 << 29;
 const VERSION_1: u64 = 1 << 32;
-
-/// Minimum number of requests in flight.
-const MIN_SLOTS: u16 = 32;
 
 /// Maximum number of readings of a register that has to change, or to stay the same.
 const MOST_READINGS: u32 = 1000;
@@ -76,57 +73,102 @@ pub trait Access {
     fn wait(&mut self, seen: u64, begun: u64) -> Result<(), Reason>;
 }
 
-/// A running block device.
-pub struct Device {
-    /// Its queue.
-    pub ring: Ring,
-    /// It has a cache that can be flushed.
-    pub flushes: bool,
-    /// Length in sectors.
-    pub sectors: u64,
+/// Returns true if the transport has a device of this kind.
+pub fn is_device(access: &impl Access, kind: u32) -> bool {
+    access.read(MAGIC) == VIRTIO_MAGIC && access.read(DEVICE_ID) == kind
 }
 
-/// Returns true if the transport has a block device.
-pub fn is_block(access: &impl Access) -> bool {
-    access.read(MAGIC) == VIRTIO_MAGIC && access.read(DEVICE_ID) == BLOCK
+/// A device between the negotiation of features and its start.
+pub struct Negotiated<'a, A> {
+    access: &'a A,
+    features: u64,
 }
 
-/// Initialises the block device.
+/// Resets the device and accepts those of its features that are `wanted`.
 ///
 /// # Errors
-/// It is none, or lacks a feature.
-///
-/// # Safety
-/// Same contract for `memory` as for the memory of [`Ring::new`].
-pub unsafe fn start(access: &impl Access, memory: *mut u8) -> Result<Device, Reason> {
+/// It is a legacy device, or refuses the features.
+pub fn negotiate<A: Access>(access: &A, wanted: u64) -> Result<Negotiated<'_, A>, Reason> {
     if access.read(VERSION) != MODERN {
-        return Err("the disk is a legacy virtio device");
+        return Err(LEGACY);
     }
     reset(access)?;
     access.write(STATUS, ACKNOWLEDGE);
     access.write(STATUS, ACKNOWLEDGE | DRIVER);
-    let features = negotiate(access)?;
-    let status = ACKNOWLEDGE | DRIVER | FEATURES_OK;
-    access.write(STATUS, status);
-    if access.read(STATUS) & FEATURES_OK == 0 {
-        return Err("the disk refuses the driver's features");
+    let half = |number| {
+        access.write(DEVICE_FEATURES_SEL, number);
+        u64::from(access.read(DEVICE_FEATURES))
+    };
+    let offered = half(0) | half(1) << 32;
+    if offered & VERSION_1 == 0 {
+        return Err(LEGACY);
     }
-    access.write(QUEUE_SEL, 0);
-    let size = queue_size(access.read(QUEUE_SIZE_MAX))?;
-    // SAFETY: same contract.
-    let ring = unsafe { Ring::new(memory, size, features & EVENT_INDEX != 0) };
-    access.write(QUEUE_SIZE, size.into());
-    for (register, address) in QUEUE_AREAS.into_iter().zip(ring.addresses()) {
-        access.write(register, address as u32);
-        access.write(register + 4, (address >> 32) as u32);
+    let features = offered & (VERSION_1 | EVENT_INDEX | wanted);
+    for number in [0, 1] {
+        access.write(DRIVER_FEATURES_SEL, number);
+        access.write(DRIVER_FEATURES, (features >> (32 * number)) as u32);
     }
-    access.write(QUEUE_READY, 1);
-    access.write(STATUS, status | DRIVER_OK);
-    Ok(Device {
-        ring,
-        flushes: features & FLUSH != 0,
-        sectors: capacity(access)?,
-    })
+    access.write(STATUS, ACKNOWLEDGE | DRIVER | FEATURES_OK);
+    match access.read(STATUS) & FEATURES_OK {
+        0 => Err("the device refuses the driver's features"),
+        _ => Ok(Negotiated { access, features }),
+    }
+}
+
+const LEGACY: Reason = "the device is a legacy virtio device";
+
+impl<A: Access> Negotiated<'_, A> {
+    /// Returns true if a feature was accepted.
+    pub fn has(&self, feature: u64) -> bool {
+        self.features & feature != 0
+    }
+
+    /// Returns true if event indices were negotiated.
+    pub fn has_event_index(&self) -> bool {
+        self.has(EVENT_INDEX)
+    }
+
+    /// Selects a queue, whose registers [`Self::place`] writes. Returns its maximum size: a power of two, 0 if
+    /// it does not exist.
+    pub fn queue_size(&self, number: u32) -> u16 {
+        self.access.write(QUEUE_SEL, number);
+        match self.access.read(QUEUE_SIZE_MAX).min(MAX_SIZE.into()) as u16 {
+            0 => 0,
+            max => 1 << max.ilog2(),
+        }
+    }
+
+    /// Gives the device the selected queue.
+    pub fn place(&self, queue: &Queue) {
+        self.access.write(QUEUE_SIZE, queue.size().into());
+        for (register, address) in QUEUE_AREAS.into_iter().zip(queue.addresses()) {
+            self.access.write(register, address as u32);
+            self.access.write(register + 4, (address >> 32) as u32);
+        }
+        self.access.write(QUEUE_READY, 1);
+    }
+
+    /// Starts the device.
+    pub fn start(&self) {
+        let status = ACKNOWLEDGE | DRIVER | FEATURES_OK | DRIVER_OK;
+        self.access.write(STATUS, status);
+    }
+
+    /// Returns the first 8 bytes of the configuration, read without a change in between.
+    ///
+    /// # Errors
+    /// It changes all the time.
+    pub fn configuration(&self) -> Result<u64, Reason> {
+        let read = |register| u64::from(self.access.read(register));
+        for _ in 0..MOST_READINGS {
+            let generation = read(CONFIG_GENERATION);
+            let (low, high) = (read(CONFIGURATION), read(CONFIGURATION + 4));
+            if read(CONFIG_GENERATION) == generation {
+                return Ok(high << 32 | low);
+            }
+        }
+        Err("the configuration of the device never stays the same")
+    }
 }
 
 /// Stops the device: it accesses no memory afterwards.
@@ -137,50 +179,52 @@ pub fn reset(access: &impl Access) -> Result<(), Reason> {
     access.write(STATUS, 0);
     match (0..MOST_READINGS).any(|_| access.read(STATUS) == 0) {
         true => Ok(()),
-        false => Err("the disk does not complete its reset"),
+        false => Err("the device does not complete its reset"),
     }
 }
 
-/// Accepts the features of the device that the driver uses, and returns them.
-fn negotiate(access: &impl Access) -> Result<u64, Reason> {
-    let half = |number| {
-        access.write(DEVICE_FEATURES_SEL, number);
-        u64::from(access.read(DEVICE_FEATURES))
-    };
-    let offered = half(0) | half(1) << 32;
-    if offered & VERSION_1 == 0 {
-        return Err("the disk is a legacy virtio device");
-    }
-    if offered & READ_ONLY != 0 {
-        return Err("the disk is read-only");
-    }
-    let features = offered & (VERSION_1 | EVENT_INDEX | FLUSH);
-    for number in [0, 1] {
-        access.write(DRIVER_FEATURES_SEL, number);
-        access.write(DRIVER_FEATURES, (features >> (32 * number)) as u32);
-    }
-    Ok(features)
-}
+/// Interrupts of a device, as far as they were acknowledged.
+pub struct Interrupts(u64);
 
-fn queue_size(max: u32) -> Result<u16, Reason> {
-    let max = max.min(MAX_SIZE.into()) as u16;
-    let size = match max {
-        0 => 0,
-        _ => 1 << max.ilog2(),
-    };
-    match size / CHAIN >= MIN_SLOTS {
-        true => Ok(size),
-        false => Err("the queue of the disk is too short for 32 requests"),
+impl Interrupts {
+    /// Returns those so far as acknowledged.
+    pub fn so_far(access: &impl Access) -> Self {
+        Self(access.interrupts())
     }
-}
 
-fn capacity(access: &impl Access) -> Result<u64, Reason> {
-    for _ in 0..MOST_READINGS {
-        let generation = access.read(CONFIG_GENERATION);
-        let (low, high) = (access.read(CAPACITY), access.read(CAPACITY + 4));
-        if access.read(CONFIG_GENERATION) == generation {
-            return Ok(u64::from(high) << 32 | u64::from(low));
+    /// Waits until `queue` has a completion.
+    ///
+    /// # Errors
+    /// The device needs a reset, or completes nothing for too long.
+    pub fn wait<A: Access>(&mut self, access: &mut A, queue: &mut Queue) -> Result<(), Reason> {
+        let begun = ticks();
+        loop {
+            let seen = access.interrupts();
+            self.acknowledge(access, seen)?;
+            queue.set_interrupt(!access.polls());
+            if queue.has_completion() {
+                return Ok(());
+            }
+            access.wait(seen, begun)?;
         }
     }
-    Err("the configuration of the disk never stays the same")
+
+    /// Acknowledges interrupts up to number `seen`, at the device and at the interrupt controller.
+    ///
+    /// # Errors
+    /// The device needs a reset.
+    pub fn acknowledge(&mut self, access: &impl Access, seen: u64) -> Result<(), Reason> {
+        if seen == self.0 {
+            return Ok(());
+        }
+        self.0 = seen;
+        let causes = access.read(INTERRUPT_STATUS);
+        access.write(INTERRUPT_ACK, causes);
+        access.end_interrupt();
+        let is_changed = causes & CONFIGURATION_CHANGED != 0;
+        match is_changed && access.read(STATUS) & NEEDS_RESET != 0 {
+            true => Err("the device reports an error of the driver"),
+            false => Ok(()),
+        }
+    }
 }

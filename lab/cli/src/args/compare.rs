@@ -20,7 +20,7 @@ pub struct CompareArgs {
     #[arg(value_name = "B", value_parser = Side::from_str)]
     pub b: Side,
     /// Workloads or operations to measure, as listed by `trapline list` [default: all but memory, irq,
-    /// populate and block]
+    /// populate, block and net]
     #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
     pub workloads: Vec<String>,
     /// Samples per boot
@@ -33,7 +33,7 @@ pub struct CompareArgs {
     /// Add blocks until every operation has a verdict; keeps the error rate over all looks
     #[arg(long, alias = "until-sure")]
     pub sequential: bool,
-    /// Measure both at once, one per CPU, swapping CPUs each block (not for stream, memory, irq, populate, block)
+    /// Measure both at once, one per CPU, swapping CPUs each block (not for stream, memory, irq, populate, block, net)
     #[arg(long, alias = "duet")]
     pub concurrent: bool,
     /// Start no block after this time

@@ -1,9 +1,10 @@
 //! Linux guests on this host, in `trapline-vmm` and in QEMU.
 
-use super::disk::with_drivers;
+use super::device_drivers::with_drivers;
 use super::{Linux, LinuxVmm, GUEST_DISK};
 use crate::guest_disk::{job_with_disk, GuestDisk};
 use crate::launch::BootClock;
+use crate::network;
 use crate::process_guest::GuestCommand;
 use std::fs::File;
 use std::sync::Arc;
@@ -54,7 +55,7 @@ impl LinuxInVmm {
         })
     }
 
-    fn without_disk(&self, initrd: &Arc<File>, job: &Job) -> Command {
+    fn without_devices(&self, initrd: &Arc<File>, job: &Job) -> Command {
         let initrd = |command: Command| command.arg_file(Arc::clone(initrd));
         self.linux
             .command(&self.vmm, &self.linux.kernel, initrd, job)
@@ -68,16 +69,23 @@ fn in_qemu(settings: &Settings, accelerator: &'static str) -> Result<LinuxVmm, E
 
 impl GuestCommand for LinuxInVmm {
     fn command(&self, job: &Job) -> Result<Command, Error> {
-        let Some(disk) = GuestDisk::new(&self.settings, job)? else {
-            return Ok(self.without_disk(&self.initrd, job));
-        };
-        let initrd = with_drivers(&self.linux.root, &self.settings)?;
+        let disk = GuestDisk::new(&self.settings, job)?;
+        let devices = (disk.is_some(), network::is_measured(job));
+        if devices == (false, false) {
+            return Ok(self.without_devices(&self.initrd, job));
+        }
+        let initrd = with_drivers(&self.linux.root, &self.settings, devices)?;
         let initrd = Arc::new(memory_file("initramfs", &initrd)?);
-        let command = self.without_disk(&initrd, &job_with_disk(job, GUEST_DISK));
-        Ok(match self.vmm {
-            LinuxVmm::Trapline(_) => disk.for_trapline_vmm(command),
-            LinuxVmm::Qemu { .. } => disk.for_qemu(command),
-        })
+        let job = network::job_with_card(&job_with_disk(job, GUEST_DISK));
+        let mut command = self.without_devices(&initrd, &job);
+        if let Some(disk) = disk {
+            command = match self.vmm {
+                LinuxVmm::Trapline(_) => disk.for_trapline_vmm(command),
+                LinuxVmm::Qemu { .. } => disk.for_qemu(command),
+            };
+        }
+        let agent = self.settings.parts.get(Part::Agent)?;
+        Ok(network::with_peer(command, agent, &job))
     }
 
     fn exit_codes(&self) -> ExitCodes {

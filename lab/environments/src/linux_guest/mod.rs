@@ -5,12 +5,12 @@
 //! [`host`] runs them on this host, `sim::inner` on the simulated machine. [`uml`] runs user-mode Linux, whose
 //! kernel is a program.
 
-mod disk;
+mod device_drivers;
 mod host;
 mod root;
 mod uml;
 
-pub use disk::with_drivers;
+pub use device_drivers::with_drivers;
 pub use root::Root;
 pub use uml::{check as check_uml, facts as uml_facts};
 

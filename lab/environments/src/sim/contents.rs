@@ -2,6 +2,7 @@
 
 use super::disk;
 use super::guests::GuestKind;
+use crate::network::TapDrivers;
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts};
@@ -53,6 +54,11 @@ pub trait Contents {
     /// Adds commands that prepare the machine.
     fn prepare(&self, _: &mut Script) {}
 
+    /// Returns the modules of taps, if its guests have a network card.
+    fn tap_drivers(&self) -> Option<&TapDrivers> {
+        None
+    }
+
     /// Returns the command on the machine that runs `job`.
     fn command(&self, job: &Job) -> Command;
 
@@ -61,6 +67,9 @@ pub trait Contents {
         let command = self.command(job);
         if disk::is_measured(job) {
             script.disk(&disk::path(), job.disk_mib);
+        }
+        if let Some(drivers) = self.tap_drivers() {
+            drivers.load(script, job);
         }
         match self.guest_kind().custom {
             Some(_) => script.launch_foreign(&command),

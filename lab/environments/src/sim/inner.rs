@@ -8,6 +8,7 @@ use super::disk::{qemu_with_disk, vmm_with_disk};
 use super::{add_qemu, GuestKind};
 use crate::guest_disk::job_with_disk;
 use crate::linux_guest::{with_drivers, Linux, LinuxVmm, GUEST_DISK};
+use crate::network::{self, TapDrivers};
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_host::process::Command;
@@ -19,7 +20,7 @@ use trapline_sim::initramfs::{add_as, add_program, Archive};
 use trapline_sim::kernel::Maker;
 use trapline_sim::qemu::KVM_WITHOUT_PV_EOI;
 use trapline_sim::settings::Settings;
-use trapline_sim::VMM;
+use trapline_sim::{AGENT, VMM};
 
 /// Files of a Linux guest in the initramfs of the system that runs it.
 pub(super) const KERNEL: &str = "/trapline/kernel";
@@ -38,6 +39,7 @@ pub struct InnerLinux {
     program: PathBuf,
     /// Its initramfs.
     initrd: Vec<u8>,
+    taps: TapDrivers,
 }
 
 impl InnerLinux {
@@ -58,15 +60,14 @@ impl InnerLinux {
             }
         };
         let linux = Linux::new(settings, guest)?;
-        let initrd = match guest.disk_mib {
-            0 => linux.root.bytes()?,
-            _ => with_drivers(&linux.root, settings)?,
-        };
+        let devices = (guest.disk_mib != 0, guest.network);
+        let initrd = with_drivers(&linux.root, settings, devices)?;
         Ok(Self {
             linux,
             vmm,
             program,
             initrd,
+            taps: TapDrivers::new(settings, guest)?,
         })
     }
 }
@@ -90,6 +91,7 @@ impl Contents for InnerLinux {
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
+        self.taps.add_to(archive);
         archive.file(INITRD, self.initrd.clone());
         add_as(archive, KERNEL, &self.linux.kernel)?;
         match &self.vmm {
@@ -98,14 +100,18 @@ impl Contents for InnerLinux {
         }
     }
 
+    fn tap_drivers(&self) -> Option<&TapDrivers> {
+        Some(&self.taps)
+    }
+
     fn command(&self, job: &Job) -> Command {
         let initrd = |command: Command| command.arg(INITRD);
-        let job = job_with_disk(job, GUEST_DISK);
+        let job = network::job_with_card(&job_with_disk(job, GUEST_DISK));
         let command = self
             .linux
             .command(&self.vmm, Path::new(KERNEL), initrd, &job);
         match self.vmm {
-            LinuxVmm::Trapline(_) => vmm_with_disk(command, &job),
+            LinuxVmm::Trapline(_) => network::with_peer(vmm_with_disk(command, &job), AGENT, &job),
             LinuxVmm::Qemu { .. } => qemu_with_disk(command, &job),
         }
     }

@@ -34,6 +34,7 @@ pub(crate) use xen::{
 use crate::environment;
 use crate::guest_disk::job_with_disk;
 use crate::launch::{BootClock, ClockOffset};
+use crate::network::{self, TapDrivers};
 use crate::process_guest::ProcessGuest;
 use crate::vmm_command::image_command;
 use crate::wall::ImageInQemu;
@@ -133,6 +134,7 @@ fn innermost_contents(
             hypervisor: level.hypervisor,
             image,
             guest,
+            taps: TapDrivers::new(settings, &guest)?,
         })),
         (_, Some(Vmm::Qemu(machine))) => Ok(Box::new(InnerQemu {
             qemu: settings.qemu()?,
@@ -186,6 +188,7 @@ struct InnerTraplineVmm {
     hypervisor: Hypervisor,
     image: PathBuf,
     guest: GuestConfig,
+    taps: TapDrivers,
 }
 
 impl Contents for InnerTraplineVmm {
@@ -196,6 +199,7 @@ impl Contents for InnerTraplineVmm {
     /// TCG of QEMU 7.2 makes a process's `iretq` access its stack as the kernel would, which SMAP forbids.
     fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, Error> {
         let base = Base::linux(settings, maker)?;
+        let base = network::random_state(base, &self.guest);
         Ok(match (self.hypervisor, maker) {
             // With workload `system` it runs for a second, after which the machine's kernel draws random numbers anew.
             (Hypervisor::Process, Maker::Amd) => Base {
@@ -214,13 +218,19 @@ impl Contents for InnerTraplineVmm {
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
+        self.taps.add_to(archive);
         add_program(archive, VMM, &self.vmm)?;
         add_as(archive, IMAGE, &self.image)
     }
 
+    fn tap_drivers(&self) -> Option<&TapDrivers> {
+        Some(&self.taps)
+    }
+
     fn command(&self, job: &Job) -> Command {
         let vmm = vmm_with_disk(Command::new(VMM), job);
-        image_command(vmm, self.hypervisor, IMAGE, &self.guest, job)
+        let command = image_command(vmm, self.hypervisor, IMAGE, &self.guest, job);
+        network::with_peer(command, AGENT, job)
     }
 
     fn load_support(&self) -> LoadSupport {

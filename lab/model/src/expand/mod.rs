@@ -277,6 +277,7 @@ fn boot(
             0 => 0,
             _ => disk_mib,
         },
+        network: operations & trapline_abi::net::operations() != 0,
         ..sizes.guest
     };
     let guest = configured(guest, request, config);

@@ -6,7 +6,6 @@
 
 mod engine;
 mod file;
-mod image;
 mod job;
 mod pool;
 mod serve;
@@ -18,7 +17,6 @@ mod tests;
 
 pub use engine::{Engine, Kind};
 pub use file::{DiskError, DiskFile};
-pub use image::ImageDisk;
 pub use serve::worker;
 
 use crate::Failure;

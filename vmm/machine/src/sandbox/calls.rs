@@ -158,7 +158,7 @@ pub const DISK_POOL: [libc::c_long; 8] = [
     libc::SYS_exit_group,
 ];
 
-/// Calls for the interrupt of an image's disk, which is no eventfd: that of KVM, and of a process.
+/// Calls for the interrupt of an image's device, which is no eventfd: that of KVM, and of a process.
 const LOCAL_INTERRUPT: [libc::c_long; 2] = [libc::SYS_ioctl, libc::SYS_tgkill];
 
 pub const IMAGE_DISK_RING: [libc::c_long; 9] = union(&DISK_RING, &LOCAL_INTERRUPT);
@@ -207,6 +207,8 @@ pub const NET: [libc::c_long; 10] = [
     libc::SYS_clock_gettime, // without vDSO
     libc::SYS_exit_group,
 ];
+
+pub const IMAGE_NET: [libc::c_long; 12] = union(&NET, &LOCAL_INTERRUPT);
 
 pub const VSOCK_IN: [libc::c_long; 14] = [
     libc::SYS_read,  // doorbells

@@ -50,7 +50,7 @@ fn fitting(number: u32) -> [u32; 6] {
 
 #[test]
 fn filters_allow_exactly_their_list() {
-    let lists: [(Role, &[libc::c_long]); 16] = [
+    let lists: [(Role, &[libc::c_long]); 17] = [
         (Role::Vcpu, &VCPU),
         (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
         (Role::VcpuWithMemory, &VCPU_WITH_MEMORY),
@@ -65,6 +65,7 @@ fn filters_allow_exactly_their_list() {
         (Role::ImageDiskPool, &IMAGE_DISK_POOL),
         (Role::DiskWorker, &DISK_WORKER),
         (Role::Net, &NET),
+        (Role::ImageNet, &IMAGE_NET),
         (Role::Vsock, &VSOCK),
         (Role::VsockIn, &VSOCK_IN),
     ];

@@ -149,7 +149,7 @@ fn usage_errors_name_the_option() {
         "--kernel k --halt-in-guest",
         "--image k --no-pv-eoi",
         "--kernel k --net bridge=b",
-        "--image k --net tap=t",
+        "--image k --net tap=t --net tap=u",
         "--kernel k --pin vcpu0",
         "--image k --pin same",
         "--image k --api a",
@@ -213,7 +213,7 @@ fn usage_errors_name_the_option() {
         --kernel k --halt-in-guest -> --halt-in-guest requires --image
         --image k --no-pv-eoi -> --no-pv-eoi requires --kernel
         --kernel k --net bridge=b -> --net bridge=b: expected tap=NAME or fd=N, optionally mac=02:…:…:…:…:…
-        --image k --net tap=t -> --net requires --kernel
+        --image k --net tap=t --net tap=u -> several --net require --kernel
         --kernel k --pin vcpu0 -> --pin vcpu0: expected same, disjoint, or a list like vcpu0=1,disk0=0,others=0
         --image k --pin same -> --pin requires --kernel
         --image k --api a -> --api requires --kernel

@@ -44,6 +44,7 @@ pub enum Defect {
     NoDisk,
     WrongUnit,
     NoRequest,
+    NoNetwork,
     SlowFirst,
 }
 
@@ -74,6 +75,7 @@ pub struct Fake {
     pub shared: Option<(Block, u64)>,
     pub quiesced: u32,
     pub sleeps: u32,
+    pub exchanges: u32,
 }
 
 impl Fake {
@@ -98,6 +100,7 @@ impl Fake {
             shared: None,
             quiesced: 0,
             sleeps: 0,
+            exchanges: 0,
         }
     }
 

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::interrupt::unpack;
 use trapline_abi::job::WaitMode;
+use trapline_abi::net::Exchange;
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{Interrupt, Job, Record};
 use trapline_workloads::irq::{
@@ -151,6 +152,19 @@ impl System for Fake {
             Defect::WrongUnit => Err("a unit is not what it must be"),
             Defect::NoRequest => Ok(0),
             _ => Ok(slots.len()),
+        }
+    }
+    fn open_network(&mut self, _: &Job) -> Result<(), Reason> {
+        match self.defect {
+            Defect::NoNetwork => Err("there is no network"),
+            _ => Ok(()),
+        }
+    }
+    fn exchange(&mut self, _: Exchange) -> Result<(), Reason> {
+        self.exchanges += 1;
+        match self.defect {
+            Defect::WrongAnswer if self.exchanges > 20 => Err("the answer is wrong"),
+            _ => Ok(()),
         }
     }
     fn processes(&mut self) -> Result<&mut Self, Reason> {

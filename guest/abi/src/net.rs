@@ -1,0 +1,144 @@
+//! Network of workload `net`: a peer on the other side of the link, and its requests.
+//!
+//! Over TCP the guest sends requests of one byte in one connection; over UDP it sends pings. A byte below
+//! [`SEND`] is a ping: the peer answers with its complement. After [`SEND`] follow [`BYTES`] of the pattern, and
+//! the peer answers with [`RIGHT`] or [`WRONG`]. After [`RECEIVE`] the peer sends [`BYTES`] of the pattern.
+
+use crate::operation::{Op, OpSet};
+use crate::workload::Workload;
+
+/// IPv4 addresses of the peer and of the guest: TEST-NET-1, which no network uses (RFC 5737, section 3).
+pub const PEER: [u8; 4] = [192, 0, 2, 1];
+/// See [`PEER`].
+pub const GUEST: [u8; 4] = [192, 0, 2, 2];
+/// Length of the prefix of their network.
+pub const PREFIX: u8 = 24;
+/// Port of the peer, for TCP and UDP: the first dynamic one (RFC 6335, section 6).
+pub const PORT: u16 = 49152;
+/// Address of the guest's card, locally administered (IEEE 802), so that its frames are the same on every tap.
+pub const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 2];
+
+/// Bytes of a stream.
+pub const BYTES: usize = 256 << 10;
+
+/// Request: the guest sends a stream.
+pub const SEND: u8 = 0xfe;
+/// Request: the peer sends a stream.
+pub const RECEIVE: u8 = 0xff;
+/// Answer: the stream had the right content.
+pub const RIGHT: u8 = 1;
+/// Answer: the stream had wrong content.
+pub const WRONG: u8 = 0;
+
+/// Period of the pattern: a prime, so that a segment that is lost or repeated shifts it.
+const PERIOD: usize = 4093;
+/// Maximum length of a part of the pattern.
+pub const MAX_PART: usize = 8 << 10;
+
+/// Content of a stream.
+pub struct Pattern([u8; PERIOD + MAX_PART]);
+
+impl Pattern {
+    /// Returns the pattern.
+    pub const fn new() -> Self {
+        let mut bytes = [0; PERIOD + MAX_PART];
+        let mut index = 0;
+        while index < bytes.len() {
+            // Fibonacci hashing (Knuth, The Art of Computer Programming 3, section 6.4).
+            let hash = ((index % PERIOD) as u32).wrapping_mul(0x9e37_79b9);
+            bytes[index] = (hash >> 24) as u8;
+            index += 1;
+        }
+        Self(bytes)
+    }
+
+    /// Returns the content of a stream from position `at`, at most `length` and [`MAX_PART`] bytes, up to its
+    /// end.
+    pub fn part(&self, at: usize, length: usize) -> &[u8] {
+        let length = length.min(MAX_PART).min(BYTES.saturating_sub(at));
+        &self.0[at % PERIOD..][..length]
+    }
+
+    /// Returns true if `bytes` are the content of a stream from position `at`.
+    pub fn holds(&self, mut at: usize, bytes: &[u8]) -> bool {
+        bytes.chunks(MAX_PART).all(|chunk| {
+            let is_right = self.part(at, chunk.len()) == chunk;
+            at += chunk.len();
+            is_right
+        })
+    }
+}
+
+impl Default for Pattern {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Exchange between guest and peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// A ping over TCP.
+    TcpPing,
+    /// A ping over UDP.
+    UdpPing,
+    /// A stream from the guest.
+    TcpSend,
+    /// A stream from the peer.
+    TcpReceive,
+}
+
+impl Exchange {
+    /// All exchanges with their operations.
+    pub const ALL: [(Exchange, Op); 4] = [
+        (Self::TcpPing, Op::TcpPing),
+        (Self::UdpPing, Op::UdpPing),
+        (Self::TcpSend, Op::TcpSend),
+        (Self::TcpReceive, Op::TcpReceive),
+    ];
+
+    /// Returns true for a round trip of one byte.
+    pub fn is_ping(self) -> bool {
+        matches!(self, Self::TcpPing | Self::UdpPing)
+    }
+}
+
+/// Returns the byte of ping `number`.
+pub fn ping(number: u64) -> u8 {
+    (number % u64::from(SEND)) as u8
+}
+
+/// Returns the operations of workload `net`.
+pub fn operations() -> OpSet {
+    Workload::Net.set()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn pattern_detects_changed_shifted_and_surplus_bytes() {
+        let pattern = Pattern::new();
+        let mut stream = Vec::new();
+        while stream.len() < BYTES {
+            stream.extend_from_slice(pattern.part(stream.len(), usize::MAX));
+        }
+        assert_eq!(stream.len(), BYTES);
+        assert!(pattern.holds(0, &stream));
+        for shift in [1, 64, 1448, 1460, 2920, 4096] {
+            assert!(!pattern.holds(0, &stream[shift..]), "{shift}");
+        }
+        stream[BYTES - 1] ^= 1;
+        assert!(!pattern.holds(0, &stream));
+        assert!(!pattern.holds(BYTES, &[0]), "beyond the end");
+    }
+
+    #[test]
+    fn exchanges_are_the_operations_of_the_workload() {
+        let ops: Vec<_> = Exchange::ALL.into_iter().map(|(_, op)| op).collect();
+        assert_eq!(ops, Workload::Net.operations().collect::<Vec<_>>());
+        assert!((0..1000).all(|number| ping(number) < SEND));
+    }
+}

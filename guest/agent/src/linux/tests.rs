@@ -1,0 +1,76 @@
+use super::*;
+use std::collections::BTreeMap;
+use trapline_abi::{Decoder, Item, Need, Op, Workload};
+
+/// Returns all records of `job` as text.
+fn records(job: &Job) -> Vec<String> {
+    let mut decoder = Decoder::new();
+    let mut records = Vec::new();
+    run(job, ticks(), &mut |frame| {
+        decoder.feed(frame, &mut |item| match item {
+            Item::Record(record, _) => records.push(format!("{record:?}")),
+            other => panic!("no frame: {other:?}"),
+        })
+    });
+    records
+}
+
+fn small() -> Job {
+    let workloads = [
+        Workload::Basic,
+        Workload::System,
+        Workload::Stream,
+        Workload::Exits,
+    ];
+    let run = workloads
+        .into_iter()
+        .fold(0, |set, workload| set | workload.set());
+    let sizes = Job {
+        blocks: 16,
+        pages: 1024,
+        doubles: 4096,
+        ..Job::EMPTY
+    };
+    Job {
+        run,
+        batches: 3,
+        batch_ticks: 10_000,
+        ..sizes
+    }
+}
+
+#[test]
+fn every_operation_is_measured_or_skipped_with_a_reason() {
+    let mut ends = BTreeMap::new();
+    let said = records(&small());
+    let failed = said.iter().find(|record| record.starts_with("Fail"));
+    assert_eq!(failed, None);
+    for record in said {
+        let kind = record.split(' ').next().unwrap().to_string();
+        if matches!(kind.as_str(), "End" | "Skip" | "Fail") {
+            *ends.entry(kind).or_insert(0) += 1;
+        }
+    }
+    let asked = small().run.count_ones();
+    let needs_machine = |op: &Op| !matches!(op.need(), Need::Nothing | Need::Timer);
+    let skipped = Workload::Exits.operations().filter(needs_machine).count();
+    assert_eq!(ends["Skip"], skipped);
+    assert_eq!(ends["End"], asked as usize - skipped);
+}
+
+#[test]
+fn hello_is_the_first_record_and_done_the_last() {
+    let said = records(&Job {
+        run: Op::Getpid.bit(),
+        batches: 2,
+        ..Job::EMPTY
+    });
+    assert!(said[0].starts_with("Hello"), "{said:?}");
+    assert_eq!(said.last().unwrap(), "Done");
+    assert_eq!(
+        said.iter()
+            .filter(|record| record.starts_with("Sample"))
+            .count(),
+        2
+    );
+}

@@ -1,0 +1,156 @@
+//! Exchanges of workload `net` over sockets.
+
+use crate::peer::send;
+use crate::{drivers, interface};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use trapline_abi::net::{ping, Exchange, Pattern, BYTES, GUEST, PEER, PORT, RECEIVE, RIGHT, SEND};
+use trapline_abi::Job;
+use trapline_workloads::Reason;
+
+/// Network card of a guest.
+const CARD: &str = "eth0";
+
+/// Bytes of the buffer for a stream.
+const BUFFER: usize = 64 << 10;
+
+const WRONG_ANSWER: Reason = "the answer of the peer is not that to the request";
+const WRONG_CONTENT: Reason = "the bytes received are not those that the peer sends";
+
+/// Sockets connected to the peer.
+pub struct Network {
+    stream: TcpStream,
+    datagrams: UdpSocket,
+    pattern: Pattern,
+    buffer: Vec<u8>,
+    pings: u64,
+    /// The peer, if this process has started it.
+    peer: Option<Child>,
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        if let Some(peer) = &mut self.peer {
+            // It is killed with this process, too.
+            let _has_ended = peer.kill().and_then(|()| peer.wait());
+        }
+    }
+}
+
+impl Network {
+    /// Connects to the peer behind the network card, or starts one at the loopback device.
+    ///
+    /// # Errors
+    /// The card or the peer is missing.
+    pub fn open(job: &Job) -> Result<Self, Reason> {
+        let opened = match job.card {
+            true => Self::over_card(),
+            false => Self::over_loopback(),
+        };
+        // At most one message a job.
+        opened.map_err(|error| &*format!("no network: {error}").leak())
+    }
+
+    fn over_card() -> io::Result<Self> {
+        drivers::prepare().map_err(io::Error::other)?;
+        interface::disable_ipv6();
+        interface::configure(CARD, Ipv4Addr::from(GUEST))?;
+        interface::wait_for_link(CARD)?;
+        Self::connect(Ipv4Addr::from(PEER), [PORT; 2], None)
+    }
+
+    fn over_loopback() -> io::Result<Self> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("trapline.peer").stdin(Stdio::null());
+        let mut peer = command.stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        if let Some(output) = peer.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        let mut ports = line.split_ascii_whitespace().map(str::parse);
+        match (ports.next(), ports.next()) {
+            (Some(Ok(tcp)), Some(Ok(udp))) => {
+                Self::connect(Ipv4Addr::LOCALHOST, [tcp, udp], Some(peer))
+            }
+            _ => Err(io::Error::other("the peer cannot be started")),
+        }
+    }
+
+    /// Connects to the ports for TCP and UDP.
+    fn connect(address: Ipv4Addr, [tcp, udp]: [u16; 2], peer: Option<Child>) -> io::Result<Self> {
+        let stream = TcpStream::connect((address, tcp))?;
+        stream.set_nodelay(true)?;
+        let datagrams = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        datagrams.connect(SocketAddr::from((address, udp)))?;
+        Ok(Self {
+            stream,
+            datagrams,
+            pattern: Pattern::new(),
+            buffer: vec![0; BUFFER],
+            pings: 0,
+            peer,
+        })
+    }
+
+    /// Performs an exchange.
+    ///
+    /// # Errors
+    /// The network fails, or the peer received or sent wrong content.
+    pub fn exchange(&mut self, exchange: Exchange) -> Result<(), Reason> {
+        self.pings += 1;
+        let byte = ping(self.pings);
+        let exchanged = match exchange {
+            Exchange::TcpPing => self.request(byte).map(|answer| check(answer == !byte)),
+            Exchange::UdpPing => self.datagram(byte).map(|answer| check(answer == !byte)),
+            Exchange::TcpSend => self.send().map(|answer| check(answer == RIGHT)),
+            Exchange::TcpReceive => self.receive(),
+        };
+        exchanged.unwrap_or(Err("the network fails"))
+    }
+
+    /// Sends a request and returns the answer.
+    fn request(&mut self, request: u8) -> io::Result<u8> {
+        self.stream.write_all(&[request])?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> io::Result<u8> {
+        let mut answer = [0];
+        self.stream.read_exact(&mut answer)?;
+        Ok(answer[0])
+    }
+
+    fn datagram(&mut self, byte: u8) -> io::Result<u8> {
+        self.datagrams.send(&[byte])?;
+        let mut answer = [byte];
+        self.datagrams.recv(&mut answer)?;
+        Ok(answer[0])
+    }
+
+    fn send(&mut self) -> io::Result<u8> {
+        self.stream.write_all(&[SEND])?;
+        send(&mut self.stream, &self.pattern)?;
+        self.answer()
+    }
+
+    fn receive(&mut self) -> io::Result<Result<(), Reason>> {
+        self.stream.write_all(&[RECEIVE])?;
+        let mut received = 0;
+        while received < BYTES {
+            let count = match self.stream.read(&mut self.buffer)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => count,
+            };
+            if !self.pattern.holds(received, &self.buffer[..count]) {
+                return Ok(Err(WRONG_CONTENT));
+            }
+            received += count;
+        }
+        Ok(Ok(()))
+    }
+}
+
+fn check(is_right: bool) -> Result<(), Reason> {
+    is_right.then_some(()).ok_or(WRONG_ANSWER)
+}

@@ -1,0 +1,241 @@
+//! The peer of workload `net`: answers the requests of [`trapline_abi::net`].
+//!
+//! `trapline-agent trapline.peer` serves at the loopback device and prints its ports for TCP and UDP;
+//! `trapline-agent trapline.peer=tap PROGRAM ARGUMENT...` serves behind a tap for `trapline-vmm` ([`tap`]).
+//!
+//! A peer has one connection at a time and buffers of fixed size, whatever its client sends. It is killed with the
+//! process that started it, and after an hour.
+
+mod tap;
+
+use crate::interface;
+use crate::sys::zero_or_error;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use trapline_abi::net::{Pattern, BYTES, RECEIVE, RIGHT, SEND, WRONG};
+
+/// Word of the command line.
+const WORD: &str = "trapline.peer";
+
+/// Kind of a peer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// At the loopback device.
+    Loopback,
+    /// Behind a tap of this program and its arguments.
+    Tap(&'a [String]),
+}
+
+/// Maximum lifetime of a peer, in seconds.
+const LIFETIME: libc::c_uint = 3600;
+
+/// Bytes of a buffer.
+const BUFFER: usize = 64 << 10;
+
+/// Parses a command line, if it is that of a peer.
+pub fn parse(words: &[String]) -> Option<Result<Place<'_>, String>> {
+    let (first, program) = words.split_first()?;
+    let place = first.strip_prefix(WORD)?;
+    Some(match (place, program) {
+        ("", []) => Ok(Place::Loopback),
+        ("=tap", [_, ..]) => Ok(Place::Tap(program)),
+        _ => Err(format!(
+            "invalid peer: '{first}'\nhelp: use {WORD}, or {WORD}=tap PROGRAM ARGUMENT..."
+        )),
+    })
+}
+
+/// Runs the peer, or the program with a peer. Returns only if it fails.
+pub fn run(place: &Place<'_>) -> String {
+    let failed = match place {
+        Place::Loopback => serve_loopback().map_err(|error| format!("loopback: {error}")),
+        Place::Tap(program) => tap::run(program),
+    };
+    match failed {
+        Ok(()) => "the peer ended".to_owned(),
+        Err(why) => format!("peer: {why}"),
+    }
+}
+
+fn serve_loopback() -> io::Result<()> {
+    limit_lifetime()?;
+    // Only the user of a new machine is allowed to, where it is necessary.
+    let _is_enabled = interface::enable("lo");
+    let server = Server::bind(Ipv4Addr::LOCALHOST, 0)?;
+    let (tcp, udp) = (
+        server.listener.local_addr()?,
+        server.datagrams.local_addr()?,
+    );
+    println!("{} {}", tcp.port(), udp.port());
+    server.serve()
+}
+
+/// Lets the kernel kill this process with its parent, and after its lifetime.
+fn limit_lifetime() -> io::Result<()> {
+    // SAFETY: takes numbers.
+    zero_or_error(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }.into())?;
+    // SAFETY: takes a number; the default action of the signal ends the process.
+    unsafe { libc::alarm(LIFETIME) };
+    // SAFETY: takes nothing.
+    match unsafe { libc::getppid() } {
+        1 => Err(io::Error::other(
+            "the process that started the peer has ended",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Bound sockets.
+struct Server {
+    listener: TcpListener,
+    datagrams: UdpSocket,
+}
+
+impl Server {
+    /// Binds both sockets to a port of `address`, or each to any.
+    fn bind(address: Ipv4Addr, port: u16) -> io::Result<Self> {
+        Ok(Self {
+            listener: TcpListener::bind((address, port))?,
+            datagrams: UdpSocket::bind((address, port))?,
+        })
+    }
+
+    /// Serves until a socket fails.
+    fn serve(self) -> io::Result<()> {
+        let datagrams = self.datagrams;
+        std::thread::Builder::new().spawn(move || answer_datagrams(&datagrams))?;
+        let mut buffer = vec![0; BUFFER];
+        let pattern = Pattern::new();
+        loop {
+            let (mut stream, _) = self.listener.accept()?;
+            stream.set_nodelay(true)?;
+            // A connection that fails ends; the next one is accepted.
+            let _ended = answer(&mut stream, &mut buffer, &pattern);
+        }
+    }
+}
+
+fn answer_datagrams(socket: &UdpSocket) {
+    let mut byte = [0];
+    loop {
+        // An error belongs to an earlier datagram.
+        if let Ok((1, from)) = socket.recv_from(&mut byte) {
+            let _lost = socket.send_to(&[!byte[0]], from);
+        }
+    }
+}
+
+/// Answers the requests of a connection until its end.
+fn answer(stream: &mut TcpStream, buffer: &mut [u8], pattern: &Pattern) -> io::Result<()> {
+    // Position in the stream that the client sends, and whether it was right so far.
+    let mut incoming: Option<(usize, bool)> = None;
+    loop {
+        let count = match stream.read(buffer)? {
+            0 => return Ok(()),
+            count => count,
+        };
+        let mut rest = &buffer[..count];
+        while let Some((first, behind)) = rest.split_first() {
+            let Some((at, is_right)) = incoming else {
+                rest = behind;
+                match *first {
+                    SEND => incoming = Some((0, true)),
+                    RECEIVE => send(stream, pattern)?,
+                    ping => stream.write_all(&[!ping])?,
+                }
+                continue;
+            };
+            let (part, behind) = rest.split_at(rest.len().min(BYTES - at));
+            rest = behind;
+            let is_right = is_right && pattern.holds(at, part);
+            incoming = match at + part.len() {
+                BYTES => {
+                    stream.write_all(&[if is_right { RIGHT } else { WRONG }])?;
+                    None
+                }
+                at => Some((at, is_right)),
+            };
+        }
+    }
+}
+
+/// Sends a stream.
+pub fn send(stream: &mut TcpStream, pattern: &Pattern) -> io::Result<()> {
+    let mut sent = 0;
+    while sent < BYTES {
+        sent += stream.write(pattern.part(sent, usize::MAX))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Starts a peer in a thread and connects to it.
+    fn connect() -> (TcpStream, UdpSocket) {
+        let server = Server::bind(Ipv4Addr::LOCALHOST, 0).unwrap();
+        let stream = TcpStream::connect(server.listener.local_addr().unwrap()).unwrap();
+        let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        datagrams
+            .connect(server.datagrams.local_addr().unwrap())
+            .unwrap();
+        std::thread::spawn(|| server.serve());
+        (stream, datagrams)
+    }
+
+    fn read(stream: &mut TcpStream, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        stream.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn requests_are_answered_in_order_however_they_are_segmented() {
+        let (mut stream, datagrams) = connect();
+        let pattern = Pattern::new();
+        stream.write_all(&[0, 7, SEND]).unwrap();
+        send(&mut stream, &pattern).unwrap();
+        stream.write_all(&[1, RECEIVE]).unwrap();
+        assert_eq!(read(&mut stream, 4), [!0, !7, RIGHT, !1]);
+        assert!(pattern.holds(0, &read(&mut stream, BYTES)));
+        datagrams.send(&[9]).unwrap();
+        let mut answer = [0; 2];
+        assert_eq!(datagrams.recv(&mut answer).unwrap(), 1);
+        assert_eq!(answer[0], !9);
+    }
+
+    #[test]
+    fn wrong_content_is_reported() {
+        let (mut stream, _) = connect();
+        stream.write_all(&[SEND]).unwrap();
+        stream.write_all(&vec![0; BYTES]).unwrap();
+        assert_eq!(read(&mut stream, 1), [WRONG]);
+    }
+
+    #[test]
+    fn abandoned_connections_are_replaced() {
+        let (stream, _) = connect();
+        let peer = stream.peer_addr().unwrap();
+        drop(stream);
+        let mut stream = TcpStream::connect(peer).unwrap();
+        stream.write_all(&[3]).unwrap();
+        assert_eq!(read(&mut stream, 1), [!3]);
+    }
+
+    #[test]
+    fn peers_are_parsed_from_the_command_line() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(parse(&words("trapline.peer")), Some(Ok(Place::Loopback)));
+        let program = words("trapline.peer=tap vmm --x");
+        assert_eq!(parse(&program), Some(Ok(Place::Tap(&program[1..]))));
+        for wrong in [
+            "trapline.peer=tap",
+            "trapline.peer=bridge x",
+            "trapline.peer x",
+        ] {
+            assert!(parse(&words(wrong)).unwrap().is_err(), "{wrong}");
+        }
+        assert_eq!(parse(&words("trapline.run=net")), None);
+    }
+}

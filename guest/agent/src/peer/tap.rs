@@ -1,0 +1,196 @@
+//! A peer behind a tap of `trapline-vmm`.
+//!
+//! The peer is a child in a network namespace of its own, where it creates the tap; without the privilege for that, in a
+//! user namespace, too. It passes the tap's descriptor to this process, which executes the VMM with it. So the VMM keeps
+//! the number, the namespaces and the privileges of the process that was started, and no interface of the host is
+//! involved.
+
+use super::{limit_lifetime, Server};
+use crate::interface;
+use crate::sys::zero_or_error;
+use std::fs::File;
+use std::io;
+use std::mem::zeroed;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::ptr;
+use trapline_abi::net::{MAC, PEER, PORT};
+
+const DEVICE: &str = "/dev/net/tun";
+/// Name of the tap in the namespace of the peer.
+const TAP: &str = "trapline0";
+
+/// Ethernet frames, preceded by a virtio-net header (Linux, Documentation/networking/tuntap.rst).
+const FLAGS: libc::c_int = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+
+/// Maximum length of a message from the peer: an error.
+const MESSAGE: usize = 512;
+
+/// Space for one descriptor in a message (`cmsg(3)`), aligned as its header.
+type Control = [u64; 4];
+
+/// Starts the peer and executes `program` with its tap.
+///
+/// # Errors
+/// The peer or the program cannot be started.
+pub fn run(program: &[String]) -> Result<(), String> {
+    let failed = |error: io::Error| format!("it cannot be started: {error}");
+    let (ours, theirs) = UnixDatagram::pair().map_err(failed)?;
+    // SAFETY: this process has one thread.
+    match unsafe { libc::fork() } {
+        0 => serve(theirs),
+        ..0 => return Err(failed(io::Error::last_os_error())),
+        _ => drop(theirs),
+    }
+    let tap = receive(&ours)?;
+    let Some((program, arguments)) = program.split_first() else {
+        return Ok(());
+    };
+    let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
+    // The descriptor is inherited, and closed by the VMM.
+    let net = format!("fd={},mac={mac}", tap.as_raw_fd());
+    let mut command = Command::new(program);
+    let error = command.args(["--net", &net]).args(arguments).exec();
+    Err(format!("{program}: {error}"))
+}
+
+/// Serves until this process is killed.
+fn serve(parent: UnixDatagram) -> ! {
+    if let Err(why) = try_serve(parent) {
+        eprintln!("trapline-agent: peer: {why}");
+    }
+    std::process::exit(1)
+}
+
+fn try_serve(parent: UnixDatagram) -> io::Result<()> {
+    let prepared = limit_lifetime().and_then(|()| prepare(&parent));
+    let (server, tap) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return parent.send(error.to_string().as_bytes()).map(drop),
+    };
+    send(&parent, &tap)?;
+    drop((parent, tap));
+    server.serve()
+}
+
+/// Creates the namespace with the tap, and binds the sockets. Keeps no descriptor but `kept`.
+fn prepare(kept: &UnixDatagram) -> io::Result<(Server, File)> {
+    close_others(kept.as_raw_fd());
+    enter_namespace().map_err(|error| {
+        with_help(
+            format!("no network namespace: {error}"),
+            "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone), or run as root",
+        )
+    })?;
+    interface::disable_ipv6();
+    let tap = open().map_err(|error| {
+        let help = "load the driver (sudo modprobe tun), and allow access to it";
+        with_help(format!("no tap: {DEVICE}: {error}"), help)
+    })?;
+    let address = Ipv4Addr::from(PEER);
+    interface::configure(TAP, address)?;
+    Ok((Server::bind(address, PORT)?, tap))
+}
+
+fn with_help(message: String, help: &str) -> io::Error {
+    io::Error::other(format!("{message}\nhelp: {help}"))
+}
+
+/// Closes the descriptors of the VMM, whose output would not end otherwise.
+fn close_others(kept: RawFd) {
+    let kept = kept as libc::c_uint;
+    for (first, last) in [(0, 1), (3, kept.max(3) - 1), (kept + 1, libc::c_uint::MAX)] {
+        if first <= last {
+            // SAFETY: no object of this process owns a descriptor, except `kept`.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        }
+    }
+}
+
+/// Enters a network namespace; without the privilege for that, in a user namespace that has it.
+fn enter_namespace() -> io::Result<()> {
+    let unshare = |flags| {
+        // SAFETY: takes a number; this process has one thread.
+        zero_or_error(unsafe { libc::unshare(flags) }.into())
+    };
+    match unshare(libc::CLONE_NEWNET) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET)
+        }
+        entered => entered,
+    }
+}
+
+/// Creates the tap.
+fn open() -> io::Result<File> {
+    let file = File::options().read(true).write(true).open(DEVICE)?;
+    let mut request = interface::request_for(TAP);
+    request.ifr_ifru.ifru_flags = FLAGS as libc::c_short;
+    interface::control(&file, libc::TUNSETIFF as libc::c_ulong, &mut request)?;
+    Ok(file)
+}
+
+/// Sends one byte and a descriptor (`unix(7)`, SCM_RIGHTS).
+fn send(to: &UnixDatagram, tap: &File) -> io::Result<()> {
+    let (mut byte, mut control): (_, Control) = ([0_u8], Default::default());
+    let mut part = part(&mut byte);
+    let message = message(&mut part, &mut control);
+    // SAFETY: the message has room for the header and one descriptor.
+    let sent = unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = message.msg_controllen;
+        ptr::write_unaligned(libc::CMSG_DATA(header).cast(), tap.as_raw_fd());
+        libc::sendmsg(to.as_raw_fd(), &raw const message, 0)
+    };
+    match sent {
+        ..0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Receives the descriptor, or the error of the peer.
+fn receive(from: &UnixDatagram) -> Result<OwnedFd, String> {
+    let (mut bytes, mut control): (_, Control) = ([0_u8; MESSAGE], Default::default());
+    let mut part = part(&mut bytes);
+    let mut message = message(&mut part, &mut control);
+    // SAFETY: the message refers to buffers of the given lengths.
+    let count = unsafe { libc::recvmsg(from.as_raw_fd(), &raw mut message, 0) };
+    // SAFETY: the kernel has written the headers of the message.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    if header.is_null() {
+        let length = usize::try_from(count).unwrap_or(0);
+        return Err(match length {
+            0 => "it ended".to_owned(),
+            _ => String::from_utf8_lossy(&bytes[..length]).into_owned(),
+        });
+    }
+    // SAFETY: the peer sends one descriptor, which is new in this process.
+    Ok(unsafe {
+        let number: RawFd = ptr::read_unaligned(libc::CMSG_DATA(header).cast());
+        OwnedFd::from_raw_fd(number)
+    })
+}
+
+fn part(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    }
+}
+
+/// Returns a message of one part, with space for one descriptor.
+fn message(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
+    // SAFETY: all zero is an empty message.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    // SAFETY: computes a length.
+    message.msg_controllen = unsafe { libc::CMSG_LEN(size_of::<RawFd>() as u32) } as _;
+    message
+}

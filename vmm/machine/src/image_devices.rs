@@ -1,0 +1,182 @@
+//! The virtio devices of an image: a disk and a network card.
+//!
+//! Their registers are those of the second and third virtio-mmio transport. Their interrupt is a vector of the local APIC,
+//! because the virtual machine of an image has no I/O APIC.
+
+use crate::disk::{self, DiskConfig};
+use crate::net::{self, Card, Tap};
+use crate::sandbox::Role;
+use crate::shell::Host;
+use crate::threads::Worker;
+use crate::virtio::Slot;
+use crate::{Failure, Machine, StopReason, VmConfig};
+use std::ops::DerefMut;
+use std::sync::Arc;
+use trapline_abi::platform::{DISK_MMIO, NET_MMIO, VIRTIO_MMIO_SIZE, VIRTIO_VECTOR};
+use trapline_interface::{IrqId, Vcpu, VcpuId, Vm};
+use trapline_monitor::virtio::{Block, Device, Memory, Registers};
+use trapline_monitor::{run, start, Devices, Platform};
+
+/// Name of the disk and its thread.
+const DISK: &str = "disk0";
+/// Name of the card's thread.
+const CARD: &str = "net0";
+
+/// The devices of an image. Its functions are cold, so that they are not between those of VMs without devices, whose pages
+/// delay the guest's first instruction.
+#[derive(Default)]
+pub struct ImageDevices {
+    disk: Option<Arc<Slot<Block>>>,
+    card: Option<Arc<Slot<Card>>>,
+    /// Threads that are not started yet.
+    workers: Vec<Worker>,
+}
+
+impl ImageDevices {
+    /// Opens the devices of `config`, of which there is at least one, and adds them to `vm`. They are never freed: the
+    /// process ends without.
+    ///
+    /// # Errors
+    /// A file or tap is not usable, the hypervisor refuses, or no engine is available.
+    #[cold]
+    #[inline(never)]
+    pub fn open(
+        vm: &impl Vm,
+        memory: &Arc<Memory>,
+        config: &VmConfig,
+    ) -> Result<&'static mut Self, Failure> {
+        let mut devices = Self::default();
+        if let Some(disk) = config.disks.first() {
+            devices.add_disk(vm, memory, disk)?;
+        }
+        if let Some(card) = config.net.first() {
+            devices.add_card(vm, memory, card)?;
+        }
+        Ok(Box::leak(Box::new(devices)))
+    }
+
+    fn add_disk(
+        &mut self,
+        vm: &impl Vm,
+        memory: &Arc<Memory>,
+        wanted: &DiskConfig,
+    ) -> Result<(), Failure> {
+        let file = disk::open(wanted, DISK)?;
+        let device = Block::new(file.geometry);
+        let slot = slot(vm, DISK_MMIO, memory, device)?;
+        let mut workers = disk::worker(wanted, DISK, file, Arc::clone(&slot))?;
+        for worker in &mut workers {
+            worker.role = match worker.role {
+                Role::DiskRing => Role::ImageDiskRing,
+                Role::DiskPool => Role::ImageDiskPool,
+                role => role,
+            };
+        }
+        self.workers.extend(workers);
+        self.disk = Some(slot);
+        Ok(())
+    }
+
+    fn add_card(
+        &mut self,
+        vm: &impl Vm,
+        memory: &Arc<Memory>,
+        spec: &net::Spec,
+    ) -> Result<(), Failure> {
+        let tap = Arc::new(Tap::open(&spec.source)?);
+        let slot = slot(vm, NET_MMIO, memory, Card::new(Arc::clone(&tap), spec.mac))?;
+        self.card = Some(Arc::clone(&slot));
+        self.workers.push(Worker {
+            name: CARD.to_owned(),
+            role: Role::ImageNet,
+            work: Box::new(move || net::serve(&slot, &tap)),
+        });
+        Ok(())
+    }
+
+    /// Starts their threads.
+    ///
+    /// # Errors
+    /// A thread cannot be created.
+    #[cold]
+    #[inline(never)]
+    pub fn start(&mut self, sandbox: bool) -> Result<(), Failure> {
+        let mut workers = self.workers.drain(..);
+        workers.try_for_each(|worker| worker.start(sandbox))
+    }
+
+    /// Runs the guest of `machine` until the VM stops, see [`Machine::run`].
+    ///
+    /// # Errors
+    /// The hypervisor refuses.
+    #[cold]
+    #[inline(never)]
+    pub fn run<V: Vcpu>(
+        &self,
+        machine: &mut Machine<V>,
+        starting: impl FnOnce(),
+    ) -> Result<StopReason, Failure> {
+        start(&mut machine.vcpu)?;
+        starting();
+        let mut platform = WithDevices {
+            devices: &mut machine.devices,
+            image: self,
+        };
+        let reason = run(&mut machine.vcpu, &mut platform, &machine.exits);
+        machine.devices.shell.console.finish();
+        Ok(reason?)
+    }
+
+    /// Returns the registers at `address`, with the offset in them.
+    #[inline(always)]
+    fn registers(&self, address: u64) -> Option<(&dyn Registers, u32)> {
+        let offset = |start| {
+            let offset = address.wrapping_sub(start);
+            (offset < VIRTIO_MMIO_SIZE).then_some(offset as u32)
+        };
+        if let (Some(disk), Some(offset)) = (&self.disk, offset(DISK_MMIO)) {
+            return Some((&**disk, offset));
+        }
+        Some((&**self.card.as_ref()?, offset(NET_MMIO)?))
+    }
+}
+
+/// Adds a device with its registers at `address`.
+fn slot<D: Device>(
+    vm: &impl Vm,
+    address: u64,
+    memory: &Arc<Memory>,
+    device: D,
+) -> Result<Arc<Slot<D>>, Failure> {
+    let line = vm.irq_line(IrqId {
+        vcpu: VcpuId(0),
+        vector: VIRTIO_VECTOR,
+    })?;
+    let slot = Slot::with_line(vm, address, line, memory, device)?;
+    Ok(Arc::new(slot))
+}
+
+/// The devices of a VM with an image.
+struct WithDevices<'a> {
+    devices: &'a mut Devices<Host>,
+    image: &'a ImageDevices,
+}
+
+impl Platform for WithDevices<'_> {
+    type Shell = Host;
+
+    fn devices(&mut self) -> impl DerefMut<Target = Devices<Host>> {
+        &mut *self.devices
+    }
+
+    fn read_mmio(&mut self, address: u64, size: u8) -> Option<u64> {
+        let (registers, offset) = self.image.registers(address)?;
+        Some(registers.read(offset, size))
+    }
+
+    fn write_mmio(&mut self, address: u64, size: u8, value: u64) -> Option<()> {
+        let (registers, offset) = self.image.registers(address)?;
+        registers.write(offset, size, value);
+        Some(())
+    }
+}
