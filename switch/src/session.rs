@@ -28,11 +28,12 @@ mod feature {
     pub const MRG_RXBUF: u64 = 1 << 15;
     pub const MQ: u64 = 1 << 22;
     pub const INDIRECT_DESC: u64 = 1 << 28;
+    pub const EVENT_IDX: u64 = 1 << 29;
     pub const PROTOCOL_FEATURES: u64 = 1 << 30;
     pub const VERSION_1: u64 = 1 << 32;
     pub const RING_PACKED: u64 = 1 << 34;
     pub const ALL: u64 =
-        MRG_RXBUF | MQ | INDIRECT_DESC | PROTOCOL_FEATURES | VERSION_1 | RING_PACKED;
+        MRG_RXBUF | MQ | INDIRECT_DESC | EVENT_IDX | PROTOCOL_FEATURES | VERSION_1 | RING_PACKED;
 }
 
 /// What is known about a queue.
@@ -103,6 +104,7 @@ impl Session {
             transmit: Vec::new(),
             is_mergeable: self.features & feature::MRG_RXBUF != 0,
         };
+        let has_events = self.features & feature::EVENT_IDX != 0;
         let always = self.features & feature::PROTOCOL_FEATURES == 0;
         for (index, vring) in self.vrings.iter().enumerate() {
             let (Some(addresses), true) = (&vring.addresses, vring.is_started) else {
@@ -112,7 +114,8 @@ impl Session {
                 continue;
             }
             let ring = match self.features & feature::RING_PACKED {
-                0 => Split::new(memory, vring.size, addresses, vring.base).map(Ring::Split),
+                0 => Split::new(memory, vring.size, addresses, vring.base, has_events)
+                    .map(Ring::Split),
                 _ => Packed::new(memory, vring.size, addresses, vring.base).map(Ring::Packed),
             };
             let queue = Queue {

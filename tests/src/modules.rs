@@ -166,7 +166,12 @@ impl Modules {
                 .filter(|first| *first != name)
                 .map(|_| path.clone());
         }
-        let mut globs = module.globs.iter();
+        // Others are those of another crate, or of an enumeration.
+        let is_module = |glob: &&Vec<String>| match glob[0].as_str() {
+            "crate" | "self" | "super" => true,
+            name => self.0.contains_key(&[at, &[name.to_owned()][..]].concat()),
+        };
+        let mut globs = module.globs.iter().filter(is_module);
         let glob = globs.find(|glob| {
             let target = self.resolve(at, glob, 0);
             target != at && self.0.get(&target).is_some_and(|m| m.items.contains(name))

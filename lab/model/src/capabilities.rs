@@ -210,7 +210,7 @@ impl EnvironmentId {
     /// Returns whether there is a network with a peer: a tap of `trapline-vmm`, or the loopback device.
     pub fn supports_network(self) -> bool {
         let has_peer = self.has_trapline_vmm() || self.is_native_linux();
-        has_peer && !self.is_on(Machine::SimVmx)
+        has_peer && !self.is_on(Machine::SimVmx) && !self.is_xen()
     }
 
     /// Returns whether the vCPU's thread on the machine's Linux can be found and scheduled.

@@ -22,8 +22,8 @@ impl SplitDriver {
     pub const fn layout(size: u16) -> [u64; 3] {
         let size = size as u64;
         let available = 16 * size;
-        let used = (available + 4 + 2 * size).next_multiple_of(4096);
-        [available, used, used + 4 + 8 * size]
+        let used = (available + 6 + 2 * size).next_multiple_of(4096);
+        [available, used, used + 6 + 8 * size]
     }
 
     /// Returns the driver of a queue of zeros at `start`.

@@ -20,6 +20,8 @@ pub struct Split {
     /// Flags, index, entries of 64 bits.
     used: NonNull<u16>,
     mask: u16,
+    /// Notifications are wanted at a position (`VIRTIO_F_EVENT_IDX`), not always or never.
+    has_events: bool,
     /// Position of the next buffer to be taken.
     next: u16,
     /// Position of the driver when it was read last.
@@ -36,14 +38,20 @@ unsafe impl Send for Split {}
 impl Split {
     /// Returns the queue at these addresses, which continues at position `base`. `None` unless the size is a power of two
     /// and all parts are aligned and in memory.
-    pub fn new(memory: &Memory, size: u32, at: &Addresses, base: u32) -> Option<Self> {
+    pub fn new(
+        memory: &Memory,
+        size: u32,
+        at: &Addresses,
+        base: u32,
+        has_events: bool,
+    ) -> Option<Self> {
         if !size.is_power_of_two() || size > super::LARGEST {
             return None;
         }
         let bytes = u64::from(size);
         let descriptors = memory.user(at.descriptors, 16 * bytes, 16)?.cast();
-        let available = memory.user(at.driver, 4 + 2 * bytes, 2)?.cast::<u16>();
-        let used = memory.user(at.device, 4 + 8 * bytes, 4)?.cast::<u16>();
+        let available = memory.user(at.driver, 6 + 2 * bytes, 2)?.cast::<u16>();
+        let used = memory.user(at.device, 6 + 8 * bytes, 4)?.cast::<u16>();
         // What is not returned yet is taken again: after the switch was restarted, both positions are that of the used ring.
         let used_next = match u16::try_from(base) {
             Ok(base) => base,
@@ -54,12 +62,17 @@ impl Split {
             available,
             used,
             mask: (size - 1) as u16,
+            has_events,
             next: used_next,
             end: used_next,
             used_next,
             published: used_next,
             cache: Cache::default(),
         })
+    }
+
+    fn size(&self) -> usize {
+        usize::from(self.mask) + 1
     }
 
     /// Returns a word of one of the rings.
@@ -169,10 +182,16 @@ impl Split {
         if self.used_next == self.published {
             return false;
         }
-        self.published = self.used_next;
+        let before = std::mem::replace(&mut self.published, self.used_next);
         Self::word(self.used, 1).store(self.used_next, Ordering::Release);
         // The index is visible before the flags are read, or a driver that just enables notifications misses one.
         fence(Ordering::SeqCst);
+        if self.has_events {
+            // The driver's event is among the buffers published now (2.7.10).
+            let event = Self::word(self.available, 2 + self.size()).load(Ordering::Relaxed);
+            let since = self.used_next.wrapping_sub(event).wrapping_sub(1);
+            return since < self.used_next.wrapping_sub(before);
+        }
         Self::word(self.available, 0).load(Ordering::Relaxed) & NONE_PLEASE == 0
     }
 
@@ -191,8 +210,14 @@ impl Split {
 
     /// See [`super::Ring::set_notifications`].
     pub fn set_notifications(&mut self, are_wanted: bool) {
-        let flags = if are_wanted { 0 } else { NONE_PLEASE };
-        Self::word(self.used, 0).store(flags, Ordering::Relaxed);
+        if !self.has_events {
+            let flags = if are_wanted { 0 } else { NONE_PLEASE };
+            Self::word(self.used, 0).store(flags, Ordering::Relaxed);
+        } else if are_wanted {
+            // Otherwise the last event has passed, and there is no other.
+            let event = Self::word(self.used, 2 + 4 * self.size());
+            event.store(self.next, Ordering::Relaxed);
+        }
         fence(Ordering::SeqCst);
     }
 

@@ -43,7 +43,7 @@ impl Setup {
         };
         let ring = match is_packed {
             true => Ring::Packed(Packed::new(&memory, SIZE.into(), &at, 0x8000).unwrap()),
-            false => Ring::Split(Split::new(&memory, SIZE.into(), &at, 0).unwrap()),
+            false => Ring::Split(Split::new(&memory, SIZE.into(), &at, 0, false).unwrap()),
         };
         Self {
             file,
@@ -170,7 +170,7 @@ fn ring_continues_at_its_base() {
         };
         setup.ring = match is_packed {
             true => Ring::Packed(Packed::new(&setup.memory, SIZE.into(), &at, base).unwrap()),
-            false => Ring::Split(Split::new(&setup.memory, SIZE.into(), &at, base).unwrap()),
+            false => Ring::Split(Split::new(&setup.memory, SIZE.into(), &at, base, false).unwrap()),
         };
         assert!(setup.take().unwrap().is_none());
         driver.add(5, GUEST + BUFFERS, 1, false);
@@ -214,6 +214,41 @@ const INVALID: [(&str, Preparation, Fault); 9] = [
 ];
 
 #[test]
+fn driver_is_notified_at_its_event_and_notifies_at_that_of_the_device() {
+    let mut setup = Setup::new(false);
+    let [available, used, _] = SplitDriver::layout(SIZE);
+    let at = Addresses {
+        descriptors: 0,
+        driver: available,
+        device: used,
+    };
+    let ring = Split::new(&setup.memory, SIZE.into(), &at, 0, true);
+    setup.ring = Ring::Split(ring.unwrap());
+    let mut driver = setup.driver();
+    let mut position = 0_u16;
+    for (event, count, is_notified) in [(0, 1, true), (3, 2, false), (3, 2, true), (9, 4, false)] {
+        let event_at = available + 4 + 2 * u64::from(SIZE);
+        setup
+            .file
+            .write_all_at(&u16::to_le_bytes(event), event_at)
+            .unwrap();
+        for _ in 0..count {
+            driver.add(0, GUEST + BUFFERS, 1, false);
+            driver.publish();
+            let chain = setup.take().unwrap().unwrap();
+            setup.ring.give(&chain, 0);
+        }
+        position += count;
+        assert_eq!(setup.ring.publish(), is_notified, "{event} at {position}");
+        setup.ring.set_notifications(true);
+        let mut wanted = [0; 2];
+        let wanted_at = used + 4 + 8 * u64::from(SIZE);
+        setup.file.read_exact_at(&mut wanted, wanted_at).unwrap();
+        assert_eq!(u16::from_le_bytes(wanted), position);
+    }
+}
+
+#[test]
 fn invalid_split_queues_are_faults() {
     for (name, prepare, fault) in INVALID {
         let mut setup = Setup::new(false);
@@ -253,7 +288,7 @@ fn queues_that_do_not_fit_are_refused() {
         driver,
         device,
     };
-    let split = |size, at| Split::new(&setup.memory, size, &at, 0).is_some();
+    let split = |size, at| Split::new(&setup.memory, size, &at, 0, false).is_some();
     assert!(split(8, at(0, 0x1000, 0x2000)));
     for (size, at) in [
         (0, at(0, 0x1000, 0x2000)),
@@ -264,6 +299,7 @@ fn queues_that_do_not_fit_are_refused() {
         (8, at(0, 0x1001, 0x2000)),
         (8, at(0, 0x1000, 0x2002)),
         (8, at(0, 0x1000, LENGTH)),
+        (8, at(0, 0x1000, LENGTH - 4 - 64)),
         (8, at(u64::MAX - 15, 0x1000, 0x2000)),
     ] {
         assert!(!split(size, at), "{size} {at:x?}");
