@@ -77,6 +77,8 @@ fn set_argument(argument: &str) -> Result<(), String> {
     } else if argument == format::XEN {
         COUNTER.set_xen();
         IRQ_TRACER.set_layout(AddressLayout::Xen);
+    } else if argument == format::RESET {
+        COUNTER.start_launch();
     } else if let Some(levels) = argument.strip_prefix(format::LEVELS) {
         let levels = levels.parse().ok();
         let levels = levels.filter(|levels| (2..MAX_LEVELS as u8).contains(levels));

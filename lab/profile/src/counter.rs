@@ -142,6 +142,11 @@ impl Counter {
         self.has_xen.store(true, Relaxed);
     }
 
+    /// Starts a launch without a marker.
+    pub fn start_launch(&self) {
+        self.stage.store(Stage::Exec as u8, Relaxed);
+    }
+
     /// Sets the number of levels of virtualization on a machine with nested guests.
     pub fn set_nested(&self, levels: u8) {
         self.nested_levels.store(levels, Relaxed);

@@ -49,6 +49,9 @@ pub const STACKS: &str = "stacks=on";
 /// Plugin argument: the machine runs Xen.
 pub const XEN: &str = "machine=xen";
 
+/// Plugin argument: the launch begins with the machine, before any marker.
+pub const RESET: &str = "launch=reset";
+
 /// Prefix of the plugin argument with the number of levels on a machine with nested guests.
 pub const LEVELS: &str = "levels=";
 

@@ -101,6 +101,7 @@ impl Counters {
             // Call stacks distinguish one guest only.
             (self.stacks && !is_nested, format::STACKS.to_owned()),
             (id.is_xen(), format::XEN.to_owned()),
+            (id.is_nova(), format::RESET.to_owned()),
             (is_nested, format!("{}{levels}", format::LEVELS)),
         ];
         let words = words.into_iter().filter(|(is_wanted, _)| *is_wanted);

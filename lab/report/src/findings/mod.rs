@@ -156,9 +156,11 @@ fn between(
     operations: &[Op],
 ) -> Option<Finding> {
     operations.iter().find_map(|op| {
-        let figures = rows
-            .iter()
-            .filter_map(|row| Some((*row, trusted(cells, *row, *op)?)));
+        // The start of a whole machine is another one than that of a VMM.
+        let is_comparable =
+            |row: &&EnvironmentId| op.workload() != Workload::Boot || !row.starts_with_machine();
+        let rows = rows.iter().filter(is_comparable);
+        let figures = rows.filter_map(|row| Some((*row, trusted(cells, *row, *op)?)));
         let mut figures: Vec<(EnvironmentId, &Figure)> = figures.collect();
         figures.sort_by(|(_, a), (_, b)| a.estimate.total_cmp(&b.estimate));
         let (cheap, dear) = (*figures.first()?, *figures.last()?);
