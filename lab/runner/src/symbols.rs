@@ -290,6 +290,9 @@ impl<'a> Reader<'a> {
             .add_elf(AddressSpace::Kernel, NOVA, &read(&file)?, 0);
         added.map_err(|error| Failure::from_error(&error))?;
         self.note_missing(NOVA, &file);
+        // Before the first program the firmware runs, and the part of NOVA that enables paging.
+        let space = AddressSpace::User;
+        self.symbols.add_range(space, 0, 1 << 32, "firmware");
         self.add(AddressSpace::User, "trapline-nova", Part::Nova)
     }
 

@@ -94,6 +94,43 @@ fn figures_are_exact_and_explained() {
 }
 
 #[test]
+fn boot_stages_begin_at_the_reset() {
+    let place = Place::new();
+    if !place.has("sim/nova", "boot stages") {
+        return;
+    }
+    let json = place.measure(&["--env", "sim/nova", "--workload", "boot"]);
+    let operations = ["vm-created", "first-instruction", "main", "first-sample"];
+    let figures = operations.map(|it| estimate(&json, "sim/nova", it));
+    assert!(figures.is_sorted(), "{figures:?}");
+    // NOVA alone takes more than this.
+    assert!(figures[0] > 20e6, "{figures:?}");
+    let exit = cell(&json, "sim/nova", "exit");
+    assert_eq!(exit["skip"], "the machine ends with its guest", "{exit:#}");
+    let profile = place.run(&["explain", "sim/nova", "boot/main", "--format", "json"]);
+    let profile = profile.json();
+    let stages = profile["stages"].as_array().expect("list of stages");
+    let names: Vec<_> = stages.iter().map(|stage| &stage["stage"]).collect();
+    let expected = [
+        "vmm-main",
+        "vm-created",
+        "vmm-entry",
+        "guest-entry",
+        "guest-main",
+    ];
+    assert_eq!(names, expected);
+    let total: f64 = ["firmware", "nova", "trapline-nova", "guest"]
+        .map(|it| component_insn(&profile, it))
+        .iter()
+        .sum();
+    let difference = total - figures[2];
+    assert!(
+        difference.abs() < figures[2] / 1e3,
+        "{total} of {figures:?}"
+    );
+}
+
+#[test]
 fn baseline_of_nova_is_met() {
     let place = Place::new();
     if !place.has("sim/nova", "baselines") {

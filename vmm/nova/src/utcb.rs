@@ -176,17 +176,6 @@ impl Utcb {
 
     /// Replaces the general registers.
     pub fn set_general(&mut self, general: &General) {
-        let General {
-            r8,
-            r9,
-            r10,
-            r11,
-            r12,
-            r13,
-            r14,
-            r15,
-            ..
-        } = *general;
         self.rax = general.rax;
         self.rbx = general.rbx;
         self.rcx = general.rcx;
@@ -195,7 +184,10 @@ impl Utcb {
         self.rdi = general.rdi;
         self.rsp = general.rsp;
         self.rbp = general.rbp;
-        self.r8_r15 = [r8, r9, r10, r11, r12, r13, r14, r15];
+        let upper = [general.r8, general.r9, general.r10, general.r11];
+        self.r8_r15[..4].copy_from_slice(&upper);
+        let upper = [general.r12, general.r13, general.r14, general.r15];
+        self.r8_r15[4..].copy_from_slice(&upper);
         self.rip = general.rip;
         self.rflags = general.rflags;
     }
