@@ -4,6 +4,7 @@ use crate::context::RunContext;
 use crate::debug_symbols;
 use crate::failure::Failure;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use trapline_abi::platform::{HYPERCALL_ENTRY, PAGE};
 use trapline_environments::sim::{xen_code, XenCode};
@@ -128,6 +129,9 @@ const KERNEL_OF_DOM0: &str = "dom0-kernel";
 
 /// Name of the component NOVA.
 const NOVA: &str = "nova";
+
+/// Addresses for the root task (`vmm/nova/root.ld`).
+const ROOT_TASK: Range<u64> = 0x1000_0000..0x1100_0000;
 
 /// Collects the symbols of an environment.
 struct Reader<'a> {
@@ -290,9 +294,12 @@ impl<'a> Reader<'a> {
             .add_elf(AddressSpace::Kernel, NOVA, &read(&file)?, 0);
         added.map_err(|error| Failure::from_error(&error))?;
         self.note_missing(NOVA, &file);
-        // Before the first program the firmware runs, and the part of NOVA that enables paging.
-        let space = AddressSpace::User;
-        self.symbols.add_range(space, 0, 1 << 32, "firmware");
+        // Before the first program the firmware runs, and the part of NOVA that enables paging: below the root task, and
+        // at the end of memory.
+        for (start, end) in [(0, ROOT_TASK.start), (ROOT_TASK.end, 1 << 32)] {
+            self.symbols
+                .add_range(AddressSpace::User, start, end, "firmware");
+        }
         self.add(AddressSpace::User, "trapline-nova", Part::Nova)
     }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
-use trapline_environments::sim::nova_conformance;
 use trapline_environments::sim::programs::{self, Output, Program};
+use trapline_environments::sim::run_nova_conformance;
 use trapline_environments::Limits;
 use trapline_interface::conformance::PARTS;
 use trapline_tests::run::Place;
@@ -97,7 +97,7 @@ fn nova_conforms() {
     let limits = Limits::timeout(Duration::from_secs(60));
     let mut output = b"\n".to_vec();
     for part in PARTS {
-        let result = nova_conformance(&settings(), part, &limits);
+        let result = run_nova_conformance(&settings(), part, &limits);
         let result = result.unwrap_or_else(|error| panic!("{part}: {error}"));
         assert!(result.has_passed, "{part}: {}", result.messages);
         output.extend(result.trace.bytes());

@@ -2,7 +2,6 @@
 
 use crate::hypervisor::Nova;
 use crate::ports::{exit, Console};
-use crate::root::GUEST_MEMORY;
 use crate::timer;
 use crate::vcpu::now;
 use alloc::boxed::Box;
@@ -42,7 +41,7 @@ impl Host for RootTask {
 /// The first difference.
 pub fn run(part: &str, memory: &Region) -> Result<(), String> {
     let host = RootTask {
-        memory: Cell::new((GUEST_MEMORY, memory.len())),
+        memory: Cell::new((memory.address().as_ptr() as u64, memory.len())),
     };
     let missing = |error| format!("{error}");
     let caps = Nova::probe().map_err(missing)?;

@@ -7,6 +7,9 @@ use trapline_interface::{Errno, Error, Result};
 /// A capability selector.
 pub type Selector = u64;
 
+/// Protection domain of this program.
+pub const OWN: Selector = 32;
+
 /// Numbers of hypercalls.
 #[derive(Clone, Copy)]
 enum Call {

@@ -2,7 +2,7 @@
 
 use crate::hypercall::{
     create_domain, create_portal, create_thread, delegate_pages, revoke_pages, Destination, Rights,
-    Selector, Source, HANDLER_UTCB,
+    Selector, Source, HANDLER_UTCB, OWN,
 };
 use crate::lines;
 use crate::memory::{Attached, Memory};
@@ -16,8 +16,6 @@ use trapline_interface::{
     Missing, Region, Result, Ring0, VcpuId, Vm, VmSpec, PAGE,
 };
 
-/// Protection domain of this program.
-pub const OWN: Selector = 32;
 /// Protection domain of the virtual machine.
 const GUEST: Selector = 83;
 /// First of the 256 portals of exits.

@@ -5,9 +5,9 @@ use crate::hip::{Hip, Module, Range};
 use crate::hypercall::{
     create_handler, create_portal, create_semaphore, create_thread, delegate, delegate_pages,
     schedule, send, set_portal_number, wait, Destination, Rights, Selector, Source, Space,
-    HANDLER_UTCB, USER_END,
+    HANDLER_UTCB, OWN, USER_END,
 };
-use crate::hypervisor::{HANDLER, OWN};
+use crate::hypervisor::HANDLER;
 use crate::machine::fail;
 use crate::ports::PORTS;
 use crate::timer::{self, HALT_SEMAPHORE, SEMAPHORE as TIMER_SEMAPHORE};
@@ -57,7 +57,7 @@ const MODULES: u64 = 0x3800_0000;
 /// Command lines of this program and of the image.
 const OWN_WORDS: u64 = 0x3f00_0000;
 const WORDS: u64 = 0x3f10_0000;
-pub const GUEST_MEMORY: u64 = 0x4000_0000;
+const GUEST_MEMORY: u64 = 0x4000_0000;
 
 const HEAP_SIZE: u64 = 1 << 20;
 const MIB: u64 = 1 << 20;

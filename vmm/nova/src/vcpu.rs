@@ -6,8 +6,7 @@ mod emulate;
 mod exits;
 mod interrupts;
 
-use crate::hypercall::{read_state, schedule, Selector};
-use crate::hypervisor::OWN;
+use crate::hypercall::{read_state, schedule, Selector, OWN};
 use crate::memory::Memory;
 use crate::timer::{self, VCPU};
 use crate::utcb::{Parts, Utcb};

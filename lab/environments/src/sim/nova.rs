@@ -5,7 +5,7 @@
 
 mod conformance;
 
-pub use conformance::conformance;
+pub use conformance::run_conformance;
 
 use crate::environment::Guest;
 use crate::launch::BootClock;

@@ -25,7 +25,11 @@ pub struct Conformance {
 ///
 /// # Errors
 /// A file is missing, or the machine failed.
-pub fn conformance(settings: &Settings, part: &str, limits: &Limits) -> Result<Conformance, Error> {
+pub fn run_conformance(
+    settings: &Settings,
+    part: &str,
+    limits: &Limits,
+) -> Result<Conformance, Error> {
     let image = settings.parts.image()?;
     let machine = ImageOnNova::new(settings, &image, MEMORY_MIB)?;
     let modules = machine.modules(&format!(" conformance={part}"), "");
