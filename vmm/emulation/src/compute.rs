@@ -81,36 +81,32 @@ operations! {
 
 /// Operations with these numbers in opcodes (Intel SDM volume 2, A.2.1 and A.4): arithmetic, where 7 compares; shifts,
 /// where 6 is 4; bit tests, from 4.
-const ARITHMETIC: [Operation; 8] = {
-    use Operation::*;
-    [
-        Add,
-        Or,
-        AddCarry,
-        SubtractBorrow,
-        And,
-        Subtract,
-        Xor,
-        Subtract,
-    ]
-};
-const SHIFTS: [Operation; 8] = {
-    use Operation::*;
-    [
-        RotateLeft,
-        RotateRight,
-        RotateCarryLeft,
-        RotateCarryRight,
-        ShiftLeft,
-        ShiftRight,
-        ShiftLeft,
-        ShiftRightSigned,
-    ]
-};
-const BIT_TESTS: [Operation; 4] = {
-    use Operation::*;
-    [BitTest, BitSet, BitReset, BitComplement]
-};
+const ARITHMETIC: [Operation; 8] = [
+    Operation::Add,
+    Operation::Or,
+    Operation::AddCarry,
+    Operation::SubtractBorrow,
+    Operation::And,
+    Operation::Subtract,
+    Operation::Xor,
+    Operation::Subtract,
+];
+const SHIFTS: [Operation; 8] = [
+    Operation::RotateLeft,
+    Operation::RotateRight,
+    Operation::RotateCarryLeft,
+    Operation::RotateCarryRight,
+    Operation::ShiftLeft,
+    Operation::ShiftRight,
+    Operation::ShiftLeft,
+    Operation::ShiftRightSigned,
+];
+const BIT_TESTS: [Operation; 4] = [
+    Operation::BitTest,
+    Operation::BitSet,
+    Operation::BitReset,
+    Operation::BitComplement,
+];
 
 impl Operation {
     pub(crate) fn arithmetic(number: u8) -> Self {

@@ -12,7 +12,7 @@ pub use self::string::{PortString, StringMove};
 
 use self::computation::{one_byte_computation, two_byte_form};
 use self::reader::Reader;
-use self::string::string;
+use self::string::string_element;
 use crate::compute::Computation;
 use crate::GuestRegisters;
 
@@ -150,7 +150,7 @@ pub fn operand(
     let opcode = reader.byte()?;
     let found = match opcode {
         0x0f => two_bytes(&mut reader)?,
-        0xa4 | 0xa5 | 0xaa..=0xad => string(&reader, opcode, &is_accessed)?,
+        0xa4 | 0xa5 | 0xaa..=0xad => string_element(&reader, opcode, &is_accessed)?,
         0xa0..=0xa3 => absolute(&mut reader, opcode)?,
         _ => one_byte(&mut reader, opcode)?,
     };

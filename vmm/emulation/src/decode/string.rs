@@ -28,7 +28,7 @@ pub struct StringMove {
 
 /// One element of `movs`, `stos` or `lods`: the operand that `is_accessed`.
 #[inline(never)]
-pub(super) fn string(
+pub(super) fn string_element(
     reader: &Reader<'_, impl GuestRegisters>,
     opcode: u8,
     is_accessed: impl Fn(&Operand) -> bool,
