@@ -183,7 +183,7 @@ fn profile_of_a_domain_of_trapline_vmm_includes_both() {
             ("dom0-kernel", "__seccomp_filter"),
             ("xen_privcmd", "privcmd_ioctl"),
             ("xen_evtchn", "evtchn_ioctl"),
-            ("trapline-vmm", "Vcpu>::run"),
+            ("trapline-vmm", "<trapline_xen::vcpu::XenVcpu"),
         ],
     );
 }

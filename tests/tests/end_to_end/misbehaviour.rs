@@ -5,7 +5,7 @@ use std::time::Duration;
 use trapline_abi::job::Fault;
 use trapline_abi::{Job, Op};
 use trapline_environments::{all, boot, Booted, Environment, Limits, Settings};
-use trapline_model::{expand, EnvironmentId, Outcome, PlannedBoot, Preset, Request};
+use trapline_model::{expand, EnvironmentId, Observation, Outcome, PlannedBoot, Preset, Request};
 use trapline_tests::{settings, skip};
 
 /// Environments that boot within a second.
@@ -171,30 +171,29 @@ fn console_flood_is_bounded() {
 
 #[test]
 fn console_noise_loses_no_record() {
-    WITH_CUSTOM.into_iter().for_each(assert_noise_is_contained);
+    for id in WITH_CUSTOM {
+        let observation = assert_noise_is_contained(id);
+        let has_problems = observation.is_none_or(|found| !found.problems.is_empty());
+        assert!(has_problems, "{id}: no problem was reported");
+    }
 }
 
+/// Xen keeps the port of text to itself, and the VMM serves the port of frames.
 #[test]
 #[ignore = "slow: make test-all"]
 fn console_noise_of_a_xen_domain_loses_no_record() {
     assert_noise_is_contained(EnvironmentId::SIM_XEN_TRAPLINE);
 }
 
+/// Returns the observation of a guest that writes noise and is measured, if the environment is available.
 #[track_caller]
-fn assert_noise_is_contained(id: EnvironmentId) {
-    if let Some(booted) = boot_with_fault(id, Fault::Garble, 60) {
-        assert!(booted.error.is_none(), "{id}: {:?}", booted.error);
-        let observation = booted.observation;
-        let measured = |outcome: &Outcome| matches!(outcome, Outcome::Measured { .. });
-        assert!(
-            observation.operations.iter().any(|o| measured(&o.outcome)),
-            "{id}"
-        );
-        assert!(
-            !observation.problems.is_empty(),
-            "{id}: no problem was reported"
-        );
-    }
+fn assert_noise_is_contained(id: EnvironmentId) -> Option<Observation> {
+    let booted = boot_with_fault(id, Fault::Garble, 60)?;
+    assert!(booted.error.is_none(), "{id}: {:?}", booted.error);
+    let operations = &booted.observation.operations;
+    let measured = |outcome: &Outcome| matches!(outcome, Outcome::Measured { .. });
+    assert!(operations.iter().any(|o| measured(&o.outcome)), "{id}");
+    Some(booted.observation)
 }
 
 /// The image's kernel ends programs that fault, at ring 0 also those that access its memory or the machine, and
@@ -257,8 +256,8 @@ fn failures_in_a_xen_domain_of_trapline_vmm_are_reported() {
             600,
             "600 s of the simulated clock and was killed",
         ),
-        (Fault::Hang, 60, "timed out after 60 s"),
-        (Fault::Flood, 600, "flooded its console"),
+        (Fault::Hang, 40, "timed out after 40 s"),
+        (Fault::Flood, 40, "timed out after 40 s"),
     ] {
         assert_reported(id, fault, patience, &[words]);
     }

@@ -42,6 +42,9 @@ pub struct Toolstack {
     pub destroy: Box<dyn FnOnce() -> io::Result<()>>,
 }
 
+/// Part of the message of `xl` at the end of a domain, which has the reason code (Xen `public/sched.h`).
+const DOMAIN_HAS_ENDED: &str = "has shut down";
+
 /// Index of the console of the guest in the streams.
 const CONSOLE: usize = 1;
 
@@ -157,7 +160,10 @@ impl Guest {
         let mut messages = String::new();
         // The pipe does not block, and has no more writers.
         let _incomplete = toolstack.errors.read_to_string(&mut messages);
-        Ok(messages)
+        // The other lines are about the cleanup.
+        let mut lines = messages.lines();
+        let end = lines.find(|line| line.contains(DOMAIN_HAS_ENDED));
+        Ok(end.map_or_else(|| messages.clone(), |line| format!("{line}\n")))
     }
 
     /// Waits until the program exits, for at most `seconds`, and sends its records and the report
