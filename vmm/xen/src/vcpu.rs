@@ -194,8 +194,11 @@ impl Vcpu for XenVcpu {
         None
     }
 
-    /// Powers the domain off. The toolstack destroys it.
+    /// Powers the domain off. The toolstack destroys it. Xen defers the shutdown of a vCPU that waits for a response.
     fn end(&mut self) {
-        let _cannot_fail = power_off(&self.devices.xen);
+        let _is_over = power_off(&self.devices.xen);
+        if self.current.take().is_some() {
+            let _is_over = self.respond(None);
+        }
     }
 }

@@ -9,8 +9,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use trapline_interface::{
-    Access, BootState, Caps, Doorbell, Error, Gpa, IoAddr, IrqId, IrqLine, Missing, Region, Result,
-    Ring0, VcpuId, Vm, PAGE,
+    Access, BootState, Doorbell, Error, Gpa, IoAddr, IrqId, IrqLine, Missing, Region, Result,
+    VcpuId, Vm, PAGE,
 };
 
 /// A domain that the toolstack has created and paused.
@@ -44,20 +44,6 @@ const MSI_ADDRESS: u64 = 0xfee0_0000;
 const MSI_APIC_ID: u32 = 12;
 
 impl XenVm {
-    /// Capabilities of the backend.
-    pub const CAPS: Caps = Caps {
-        ring0: Ring0::Native,
-        vcpus: 1,
-        irq_lines: true,
-        irq_pins: false,
-        doorbells: false,
-        read_only: false,
-        dirty: false,
-        tsc_offset: false,
-        kernel_exits: false,
-        halt_in_guest: false,
-    };
-
     /// Opens the interfaces to a domain.
     ///
     /// # Errors
