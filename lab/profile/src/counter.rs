@@ -288,11 +288,12 @@ impl Counter {
     }
 
     /// Counts a launch from exec until it is reaped. The next exec discards the window of one
-    /// that was never reaped.
+    /// that was never reaped. An exec right after another belongs to the same launch: a toolstack, and then the VMM.
     fn reach_stage(&self, stage: Stage) -> Result<(), String> {
         self.reset_if_all_closed();
         let number = usize::from(self.stage.load(Relaxed));
         match Stage::ALL.get(number) {
+            Some(Stage::Exec) if stage == Stage::Exec => return Ok(()),
             Some(_) if stage == Stage::Exec => drop(self.take(STAGE)),
             Some(before) => self.close(STAGE, WindowKind::Stage(*before, stage))?,
             None if stage == Stage::Exec => {}

@@ -1,8 +1,17 @@
-//! The I/O request server of a domain (Xen `public/hvm/dm_op.h`).
+//! The interfaces to a domain, and its I/O request server (Xen `public/hvm/dm_op.h`).
 
-use crate::privcmd::Privcmd;
+use crate::events::Events;
+use crate::privcmd::{Privcmd, Yielding};
 use crate::slot::Slot;
 use std::io;
+
+/// Kernel interfaces to one domain.
+#[derive(Debug)]
+pub(crate) struct Devices {
+    pub xen: Privcmd,
+    pub events: Events,
+    pub yielding: Yielding,
+}
 
 /// `XENMEM_resource_ioreq_server`, and its frame with the slots of the first vCPUs (Xen `public/memory.h`).
 const SERVER: u32 = 0;

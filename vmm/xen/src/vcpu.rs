@@ -1,10 +1,9 @@
 //! vCPU 0 of a domain.
 
-use crate::domain::power_off;
+use crate::domain::{power_off, Devices};
 use crate::events::Port;
 use crate::slot::Slot;
 use crate::transfer::Transfer;
-use crate::vm::Devices;
 use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};

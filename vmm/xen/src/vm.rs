@@ -1,6 +1,6 @@
 //! A domain as a VM.
 
-use crate::domain::{inject, serve};
+use crate::domain::{inject, serve, Devices};
 use crate::events::Events;
 use crate::privcmd::{Privcmd, Yielding};
 use crate::slot::Slot;
@@ -20,14 +20,6 @@ pub struct DomainConfig {
     pub id: u16,
     /// Bytes of its memory, which starts at address 0.
     pub memory: u64,
-}
-
-/// Kernel interfaces to one domain.
-#[derive(Debug)]
-pub(crate) struct Devices {
-    pub xen: Privcmd,
-    pub events: Events,
-    pub yielding: Yielding,
 }
 
 /// A domain, whose device model this process is.

@@ -237,6 +237,7 @@ fn stages_and_batches_are_independent_windows() {
         step(counter, 0x30, &reach(Stage::GuestMain));
         for _ in 0..2 {
             step(counter, 0x31, &reach(Stage::Exec));
+            step(counter, 0x33, &reach(Stage::Exec));
             step(counter, 0x20, &NOP);
             step(counter, 0x30, &reach(Stage::GuestMain));
             step(counter, 0x11, &BEGIN);
@@ -256,7 +257,7 @@ fn stages_and_batches_are_independent_windows() {
     let started = WindowKind::Stage(Stage::Exec, Stage::GuestMain);
     let ended = WindowKind::Stage(Stage::GuestMain, Stage::Reaped);
     let batch = (WindowKind::Batch, vec![(0x20, 1)]);
-    let start = (started, vec![(0x20, 1), (0x31, 1)]);
+    let start = (started, vec![(0x20, 1), (0x31, 1), (0x33, 1)]);
     let end = (ended, vec![(0x11, 1), (0x19, 1), (0x20, 1), (0x30, 1)]);
     let expected = [start.clone(), batch.clone(), start, batch, end];
     assert_eq!(found, expected, "a launch that was not reaped is discarded");
