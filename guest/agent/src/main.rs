@@ -50,11 +50,11 @@ fn main() -> ExitCode {
         return run_load(asked);
     }
     if let Some(asked) = peer::parse(&words) {
-        let (status, why) = match asked {
-            Ok(place) => (1, peer::run(&place)),
-            Err(bad) => (USAGE, bad),
+        return match asked.map(|place| peer::run(&place)) {
+            Ok(Ok(())) => ExitCode::SUCCESS,
+            Ok(Err(why)) => report_error(1, &why),
+            Err(bad) => report_error(USAGE, &bad),
         };
-        return report_error(status, &why);
     }
     if let Some(built) = build::execute(&words, &mut write_frame) {
         return built.unwrap_or_else(|why| report_error(1, &why));

@@ -64,6 +64,7 @@ pub fn request(study: &Study, inventory: &Inventory, seed: u64) -> trapline_mode
     trapline_model::Request {
         configs: study.configs.clone(),
         ready: inventory.ready(&study.configs),
+        without_taps: inventory.without_taps(study.operations),
         operations: study.operations,
         named: study.named,
         preset: study.preset,

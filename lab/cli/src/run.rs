@@ -78,6 +78,7 @@ fn request(args: &RunArgs, inventory: &Inventory) -> Request {
     let configs = default_configs(&inventory.select(&args.environments));
     Request {
         ready: inventory.ready(&configs),
+        without_taps: inventory.without_taps(operations),
         configs,
         operations,
         named,

@@ -36,6 +36,7 @@ pub use environment::{Environment, Guest, Progress, SampleSink, Work};
 pub use kvm::ready_for_linux;
 pub use launch::{ClockOffset, FinishedLaunch};
 pub use linux_guest::{stock_kernel, Root};
+pub use network::check_taps;
 pub use observe::last_stage;
 pub use trapline_host::custom_vmm::{CustomVmm, InvalidCommand};
 pub use trapline_host::debug_files;

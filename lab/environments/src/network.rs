@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use trapline_abi::{net, Job};
 use trapline_host::process::Command;
-use trapline_host::Error;
+use trapline_host::{tool, Error, Part};
 use trapline_model::GuestConfig;
 use trapline_sim::base::Base;
 use trapline_sim::drivers::{self, Module};
@@ -50,6 +50,25 @@ pub fn random_state(base: Base, guest: &GuestConfig) -> Base {
         random_state: base.random_state || guest.network,
         ..base
     }
+}
+
+/// Checks that this host can have a tap with a peer.
+///
+/// # Errors
+/// The reason why not, with the remedy.
+pub fn check_taps(settings: &Settings) -> Result<(), Error> {
+    let agent = settings.parts.get(Part::Agent)?;
+    let checked = tool::output(std::process::Command::new(agent).arg("trapline.peer=check"))?;
+    if checked.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&checked.stderr);
+    let text = text.trim();
+    let text = text.strip_prefix("trapline-agent: ").unwrap_or(text);
+    Err(match text.split_once("\nhelp: ") {
+        Some((reason, remedy)) => Error::missing(reason, remedy),
+        None => Error::unavailable(text),
+    })
 }
 
 /// Modules that a machine needs for taps.

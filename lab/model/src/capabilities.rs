@@ -213,6 +213,11 @@ impl EnvironmentId {
         has_peer && !self.is_on(Machine::SimVmx) && !self.is_xen()
     }
 
+    /// Returns whether its network is a tap of this host.
+    pub(crate) fn has_host_tap(self) -> bool {
+        self.is_on(Machine::Host) && self.has_trapline_vmm()
+    }
+
     /// Returns whether the vCPU's thread on the machine's Linux can be found and scheduled.
     pub fn shows_vcpu_thread(self) -> bool {
         self.is_native_linux() || self.supports_second_guest()

@@ -33,6 +33,8 @@ pub struct Request {
     pub irq: irq::Settings,
     /// Settings of workload block.
     pub block: block::Settings,
+    /// Why there is no tap on this host, if a network is measured and there is none.
+    pub without_taps: Option<String>,
 }
 
 /// No configuration and no operation.
@@ -50,6 +52,7 @@ impl Default for Request {
             seed: 0,
             irq: irq::Settings::default(),
             block: block::Settings::default(),
+            without_taps: None,
         }
     }
 }

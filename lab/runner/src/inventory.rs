@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::file_overrides;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
+use trapline_abi::{net, OpSet};
 use trapline_environments::{EnvError, Environment, GuestImage, Settings};
 use trapline_model::request::usual_operations;
 use trapline_model::{
@@ -154,6 +155,17 @@ impl Inventory {
         });
         let is_ready = |config: &&Config| self.unavailable_config(config).is_none();
         configs.iter().filter(is_ready).cloned().collect()
+    }
+
+    /// Returns why this host has no taps, if `operations` measure a network and it has none.
+    pub fn without_taps(&self, operations: OpSet) -> Option<String> {
+        if operations & net::operations() == 0 || self.settings.recordings().is_some() {
+            return None;
+        }
+        let checked = trapline_environments::check_taps(&self.settings);
+        checked
+            .err()
+            .map(|error| Unavailable::from(error).to_string())
     }
 
     /// Passes all environments in table order to `show`. Checks them in parallel, and passes each as soon as it

@@ -160,6 +160,7 @@ mod tests {
             seed: 7,
             irq: Default::default(),
             block: Default::default(),
+            without_taps: None,
         };
         let words = describe(&request);
         let expected =

@@ -255,7 +255,7 @@ fn unexplainable_operations_are_rejected_with_alternatives() {
         ),
         (
             ["sim", "stream"],
-            "name an operation of basic, system, exits, boot, populate or block",
+            "name an operation of basic, system, exits, boot, populate, block or net",
         ),
         (
             ["sim-vmx", "system/fork"],

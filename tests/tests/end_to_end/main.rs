@@ -33,6 +33,7 @@ mod measured;
 mod misbehaviour;
 mod missing_features;
 mod nested;
+mod net;
 mod network;
 mod nova;
 mod plan;

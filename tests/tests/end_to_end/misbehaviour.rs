@@ -44,6 +44,7 @@ fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
         seed: 1,
         irq: Default::default(),
         block: Default::default(),
+        without_taps: None,
     });
     let mut boot = plan.boots.into_iter().next().expect("plan has one boot");
     boot.job = Job {

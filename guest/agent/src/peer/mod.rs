@@ -1,7 +1,8 @@
 //! The peer of workload `net`: answers the requests of [`trapline_abi::net`].
 //!
 //! `trapline-agent trapline.peer` serves at the loopback device and prints its ports for TCP and UDP;
-//! `trapline-agent trapline.peer=tap PROGRAM ARGUMENT...` serves behind a tap for `trapline-vmm` ([`tap`]).
+//! `trapline-agent trapline.peer=tap PROGRAM ARGUMENT...` serves behind a tap for `trapline-vmm` ([`tap`]), and
+//! `trapline-agent trapline.peer=check` reports whether that is possible.
 //!
 //! A peer has one connection at a time and buffers of fixed size, whatever its client sends. It is killed with the
 //! process that started it, and after an hour.
@@ -24,6 +25,8 @@ pub enum Place<'a> {
     Loopback,
     /// Behind a tap of this program and its arguments.
     Tap(&'a [String]),
+    /// None: checks that there can be a tap.
+    Check,
 }
 
 /// Maximum lifetime of a peer, in seconds.
@@ -39,21 +42,22 @@ pub fn parse(words: &[String]) -> Option<Result<Place<'_>, String>> {
     Some(match (place, program) {
         ("", []) => Ok(Place::Loopback),
         ("=tap", [_, ..]) => Ok(Place::Tap(program)),
+        ("=check", []) => Ok(Place::Check),
         _ => Err(format!(
             "invalid peer: '{first}'\nhelp: use {WORD}, or {WORD}=tap PROGRAM ARGUMENT..."
         )),
     })
 }
 
-/// Runs the peer, or the program with a peer. Returns only if it fails.
-pub fn run(place: &Place<'_>) -> String {
-    let failed = match place {
-        Place::Loopback => serve_loopback().map_err(|error| format!("loopback: {error}")),
+/// Runs the peer, or the program with a peer. Returns its result, the peer only if it fails.
+///
+/// # Errors
+/// A message.
+pub fn run(place: &Place<'_>) -> Result<(), String> {
+    match place {
+        Place::Loopback => serve_loopback().map_err(|error| format!("peer: {error}")),
         Place::Tap(program) => tap::run(program),
-    };
-    match failed {
-        Ok(()) => "the peer ended".to_owned(),
-        Err(why) => format!("peer: {why}"),
+        Place::Check => tap::check(),
     }
 }
 
@@ -229,6 +233,8 @@ mod tests {
         assert_eq!(parse(&words("trapline.peer")), Some(Ok(Place::Loopback)));
         let program = words("trapline.peer=tap vmm --x");
         assert_eq!(parse(&program), Some(Ok(Place::Tap(&program[1..]))));
+        let check = words("trapline.peer=check");
+        assert_eq!(parse(&check), Some(Ok(Place::Check)));
         for wrong in [
             "trapline.peer=tap",
             "trapline.peer=bridge x",

@@ -37,7 +37,7 @@ type Control = [u64; 4];
 /// # Errors
 /// The peer or the program cannot be started.
 pub fn run(program: &[String]) -> Result<(), String> {
-    let failed = |error: io::Error| format!("it cannot be started: {error}");
+    let failed = |error: io::Error| format!("the peer cannot be started: {error}");
     let (ours, theirs) = UnixDatagram::pair().map_err(failed)?;
     // SAFETY: this process has one thread.
     match unsafe { libc::fork() } {
@@ -57,6 +57,14 @@ pub fn run(program: &[String]) -> Result<(), String> {
     Err(format!("{program}: {error}"))
 }
 
+/// Checks that a peer can be started.
+///
+/// # Errors
+/// The reason why not, with the remedy.
+pub fn check() -> Result<(), String> {
+    prepare().map(drop).map_err(|error| error.to_string())
+}
+
 /// Serves until this process is killed.
 fn serve(parent: UnixDatagram) -> ! {
     if let Err(why) = try_serve(parent) {
@@ -66,7 +74,8 @@ fn serve(parent: UnixDatagram) -> ! {
 }
 
 fn try_serve(parent: UnixDatagram) -> io::Result<()> {
-    let prepared = limit_lifetime().and_then(|()| prepare(&parent));
+    close_others(parent.as_raw_fd());
+    let prepared = limit_lifetime().and_then(|()| prepare());
     let (server, tap) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return parent.send(error.to_string().as_bytes()).map(drop),
@@ -76,19 +85,21 @@ fn try_serve(parent: UnixDatagram) -> io::Result<()> {
     server.serve()
 }
 
-/// Creates the namespace with the tap, and binds the sockets. Keeps no descriptor but `kept`.
-fn prepare(kept: &UnixDatagram) -> io::Result<(Server, File)> {
-    close_others(kept.as_raw_fd());
+/// Creates the namespace with the tap, and binds the sockets.
+fn prepare() -> io::Result<(Server, File)> {
     enter_namespace().map_err(|error| {
         with_help(
-            format!("no network namespace: {error}"),
-            "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone), or run as root",
+            format!("the peer of a network needs a network namespace: {error}"),
+            "allow user namespaces (sudo sysctl user.max_user_namespaces=10000), or measure as root",
         )
     })?;
     interface::disable_ipv6();
     let tap = open().map_err(|error| {
-        let help = "load the driver (sudo modprobe tun), and allow access to it";
-        with_help(format!("no tap: {DEVICE}: {error}"), help)
+        let help = "load the driver (sudo modprobe tun), and give this user access to /dev/net/tun";
+        with_help(
+            format!("the peer of a network needs a tap: {DEVICE}: {error}"),
+            help,
+        )
     })?;
     let address = Ipv4Addr::from(PEER);
     interface::configure(TAP, address)?;
@@ -165,7 +176,7 @@ fn receive(from: &UnixDatagram) -> Result<OwnedFd, String> {
     if header.is_null() {
         let length = usize::try_from(count).unwrap_or(0);
         return Err(match length {
-            0 => "it ended".to_owned(),
+            0 => "the peer has ended".to_owned(),
             _ => String::from_utf8_lossy(&bytes[..length]).into_owned(),
         });
     }

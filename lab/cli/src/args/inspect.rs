@@ -43,7 +43,7 @@ pub struct ExplainArgs {
     /// Environment on the instruction clock; with a second one the differences are listed, largest first
     #[arg(value_name = "ENV", value_parser = environment_parser(), hide_possible_values = true, num_args = 1..=2, required = true)]
     pub environments: Vec<EnvironmentId>,
-    /// Operation of basic, system, exits, boot, populate or block, or one of these workloads
+    /// Operation of basic, system, exits, boot, populate, block or net, or one of these workloads
     #[arg(value_name = "WORKLOAD/OP", value_parser = workload_parser(), hide_possible_values = true)]
     pub operation: String,
     /// Write a flame graph of the call stacks, for one operation; with a second environment a differential

@@ -133,6 +133,7 @@ fn request(
     Request {
         configs: both.to_vec(),
         ready: both.to_vec(),
+        without_taps: inventory.without_taps(operations),
         operations,
         named,
         preset: args.preset.into(),

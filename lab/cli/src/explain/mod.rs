@@ -220,9 +220,10 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
     if operations.is_empty() {
         return Err(Failure::usage(
             format!("explain is not supported by {}", args.operation),
-            "name an operation of basic, system, exits, boot, populate or block, such as \
-             exits/port-out, or one of these workloads; timer-wake has no batches, and concurrent \
-             requests to a disk have no instructions of their own",
+            "name an operation of basic, system, exits, boot, populate, block or net, such as \
+             exits/port-out, or one of these workloads; timer-wake has no batches, concurrent \
+             requests to a disk have no instructions of their own, and a rate is no number of \
+             instructions",
         ));
     }
     Ok(operations)

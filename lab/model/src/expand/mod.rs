@@ -183,8 +183,20 @@ fn left_out(request: &Request, config: &Config) -> Vec<LeftOut> {
     match unsupported.or_else(|| too_small(request, config)) {
         Some(_) if operations == 0 => Vec::new(),
         Some(reason) => vec![LeftOut { operations, reason }],
-        None => left_out::of(environment, request.preset, operations, named),
+        None => {
+            let mut all = left_out::of(environment, request.preset, operations, named);
+            all.extend(without_tap(request, environment));
+            all
+        }
     }
+}
+
+/// Returns the operations that need a tap of this host, if there is none.
+fn without_tap(request: &Request, environment: EnvironmentId) -> Option<LeftOut> {
+    let operations = request.operations & trapline_abi::net::operations();
+    let reason = request.without_taps.clone()?;
+    let is_left_out = operations != 0 && environment.has_host_tap();
+    is_left_out.then_some(LeftOut { operations, reason })
 }
 
 /// Returns the reason if a guest has too little memory for its operations.

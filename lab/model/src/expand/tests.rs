@@ -39,6 +39,7 @@ prop_compose! {
             seed,
             irq: irq::Settings::default(),
             block: block::Settings::default(),
+            without_taps: None,
         }
     }
 }
@@ -295,4 +296,29 @@ fn interrupts_are_measured_in_the_first_boot_unless_a_number_of_boots_is_given()
     };
     assert_eq!(of(&alone, EnvironmentId::KVM), [true]);
     assert_eq!(usual_operations() & irq::operations(), 0);
+}
+
+#[test]
+fn network_without_taps_is_measured_on_simulated_machines_only() {
+    let operations = Op::TcpPing.bit() | Op::PortOut.bit();
+    let configs = [
+        EnvironmentId::HOST,
+        EnvironmentId::KVM,
+        EnvironmentId::SIM_KVM,
+    ]
+    .map(Config::new);
+    let plan = expand(&Request {
+        configs: configs.to_vec(),
+        ready: configs.to_vec(),
+        operations,
+        boots: Some(1),
+        without_taps: Some("no taps".to_owned()),
+        ..Request::default()
+    });
+    for boot in plan.boots {
+        let is_kvm = boot.environment == EnvironmentId::KVM;
+        assert_eq!(boot.guest.network, !is_kvm, "{}", boot.environment);
+        assert_eq!(boot.job.selects(Op::TcpPing), !is_kvm);
+        assert_eq!(boot.left_out.len(), usize::from(is_kvm));
+    }
 }

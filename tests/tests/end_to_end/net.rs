@@ -1,0 +1,108 @@
+//! Workload `net`: the image and Linux guests exchange bytes with a peer behind a tap of the VMM, programs of Linux over the
+//! loopback device.
+
+use serde_json::Value;
+use trapline_tests::run::Place;
+use trapline_tests::{has_qemu, skip};
+
+const OPERATIONS: [&str; 4] = ["tcp-ping", "udp-ping", "tcp-send", "tcp-receive"];
+
+/// Measures the operations in `environment`; returns nothing if they are skipped.
+fn measured(place: &Place, environment: &str, words: &[&str]) -> Option<Value> {
+    let own = ["--env", environment, "--workload", "net"];
+    let json = place.measure(&[&own, words].concat());
+    let cells = json["cells"].as_array().expect("list");
+    if let Some(reason) = cells[0]["skip"].as_str() {
+        skip("a network", reason);
+        return None;
+    }
+    for operation in OPERATIONS {
+        let cell = cells.iter().find(|cell| cell["operation"] == operation);
+        let cell = cell.expect("cell of the operation");
+        assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
+    }
+    Some(json)
+}
+
+#[test]
+fn exchanges_are_exact_on_the_instruction_clock() {
+    if !has_qemu("a network") {
+        return;
+    }
+    let place = Place::new();
+    for environment in ["sim/linux", "sim/kvm", "sim/process", "sim/kvm/linux"] {
+        measured(&place, environment, &[]);
+    }
+}
+
+#[test]
+fn exchanges_are_measured_on_this_host() {
+    let place = Place::new();
+    for environment in ["host", "kvm", "process", "kvm/linux"] {
+        measured(&place, environment, &["--boots", "1"]);
+    }
+}
+
+#[test]
+fn other_workloads_of_a_run_with_a_network_are_measured() {
+    let place = Place::new();
+    let words = [
+        "--env",
+        "kvm",
+        "--workload",
+        "exits/cpuid,net/tcp-ping",
+        "--boots",
+        "1",
+    ];
+    let json = place.measure(&words);
+    let cells = json["cells"].as_array().expect("list");
+    let cell = cells.iter().find(|cell| cell["operation"] == "cpuid");
+    let cell = cell.expect("cell of the operation");
+    match cell["skip"].as_str() {
+        Some(reason) => skip("kvm", reason),
+        None => assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}"),
+    }
+}
+
+#[test]
+fn missing_network_is_reported() {
+    let place = Place::new();
+    let words = [
+        "--env",
+        "host,sim,qemu-kvm",
+        "--workload",
+        "net/tcp-ping",
+        "--boots",
+        "1",
+    ];
+    let json = place.measure(&words);
+    let cells = json["cells"].as_array().expect("list");
+    for environment in ["sim", "qemu-kvm"] {
+        let cell = cells.iter().find(|cell| cell["environment"] == environment);
+        assert!(cell.expect("cell of the environment")["skip"].is_string());
+    }
+}
+
+#[test]
+fn pings_are_explained() {
+    if !has_qemu("a network") {
+        return;
+    }
+    let place = Place::new();
+    for operation in ["net/tcp-ping", "net/udp-ping"] {
+        let explained = place.run(&["explain", "sim/kvm", operation]);
+        assert_eq!(explained.status, Some(0), "{explained:?}");
+        for component in ["kernel ", "guest ", "trapline-vmm ", "trapline-agent "] {
+            assert!(explained.stdout.contains(component), "{explained:?}");
+        }
+    }
+}
+
+#[test]
+fn default_run_measures_no_network() {
+    let listed = Place::new().run(&["list", "--format", "json"]);
+    let list: Value = serde_json::from_str(&listed.stdout).expect("JSON");
+    let workloads = list["workloads"].as_array().expect("list");
+    let net = workloads.iter().find(|workload| workload["name"] == "net");
+    assert_eq!(net.expect("workload is listed")["by_default"], false);
+}
