@@ -75,7 +75,8 @@ fn serve(parent: UnixDatagram) -> ! {
 
 fn try_serve(parent: UnixDatagram) -> io::Result<()> {
     close_others(parent.as_raw_fd());
-    let prepared = limit_lifetime().and_then(|()| prepare());
+    // A new user namespace may clear the signal of the parent's death.
+    let prepared = prepare().and_then(|prepared| limit_lifetime().map(|()| prepared));
     let (server, tap) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return parent.send(error.to_string().as_bytes()).map(drop),
