@@ -7,7 +7,8 @@
 //! timers, and answers hypercalls.
 //!
 //! Creating the domain would need Xen's control interface (`XEN_DOMCTL`), which changes with every release. A device model
-//! needs only stable interfaces: device model operations, foreign mappings and event channels. They are used through the
+//! needs only stable interfaces: device model operations, foreign mappings and event channels; one request, which unpauses the
+//! domain, is of the control interface, and has been the same in every release ([`privcmd`]). They are used through the
 //! devices of the Linux kernel ([`privcmd`], [`events`]) instead of Xen's libraries, which are wrappers of the same
 //! requests: the VMM stays a static program, and all requests of the run loop are in view.
 //!
