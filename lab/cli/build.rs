@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// What a guest without a hypervisor consists of: the VMM with this backend, and the image's kernel.
+/// Parts of a guest without a hypervisor: the VMM with this backend, and the image's kernel.
 const DIRECTORIES: [&str; 6] = [
     "vmm/interface/src",
     "vmm/monitor/src",

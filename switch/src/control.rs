@@ -1,8 +1,8 @@
 //! Counters of all ports as JSON, over a socket.
 
 use crate::counters::{Counters, Reason};
-use crate::engine::Handle;
 use crate::fault;
+use crate::handle::Handle;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Counters of a port. The engine writes them, anybody reads them.
+//! Counters of a port. The engine writes them, all threads read them.
 
 use crate::ring::Fault;
 use serde::Serialize;

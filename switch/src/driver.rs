@@ -18,7 +18,7 @@ use std::os::fd::FromRawFd;
 /// # Errors
 /// The kernel refuses.
 pub fn memory_file(size: u64) -> io::Result<File> {
-    // SAFETY: the name is a C string; the descriptor is owned by nobody else.
+    // SAFETY: the name is a C string; the descriptor has no other owner.
     let file = unsafe {
         match libc::memfd_create(c"guest".as_ptr(), libc::MFD_CLOEXEC) {
             ..0 => return Err(io::Error::last_os_error()),
@@ -93,6 +93,6 @@ pub trait Driver {
     /// Asks the device to notify of returned buffers, or not to.
     fn set_notifications(&mut self, are_wanted: bool);
 
-    /// Returns whether the device wants to be notified.
+    /// Returns whether the device has to be notified.
     fn wants_notification(&self) -> bool;
 }

@@ -1,23 +1,20 @@
 //! The thread that forwards frames.
 
 use crate::copy::{copy, read_header, HEADERS};
-use crate::counters::{Counter, Counters, Reason};
+use crate::counters::{Counter, Reason};
 use crate::frame::{Header, LONGEST};
+use crate::handle::{Bases, Command, Handle};
 use crate::net_header::NET_HEADER;
 use crate::port::{Active, Queue};
-use crate::ring::{Chain, Direction, Fault, Segment};
+use crate::ring::{Chain, Direction, Fault};
 use crate::table::Table;
-use crate::watchdog::Progress;
+use crate::work::{spread, Refused, Touched, Work, BATCH};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{sync_channel, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Buffers that are taken from a queue at a time.
-const BATCH: usize = 64;
 
 /// Polls without a frame after which the time is read.
 const POLLS: u32 = 64;
@@ -31,83 +28,6 @@ pub enum Wait {
     Sleep(Duration),
 }
 
-/// Positions of the queues of a port that was stopped: number and base.
-pub type Bases = Vec<(usize, u32)>;
-
-enum Command {
-    Attach(usize, Box<Active>),
-    Detach(usize, SyncSender<Bases>),
-}
-
-/// Access to the engine for other threads.
-pub struct Handle {
-    commands: Mutex<Vec<Command>>,
-    is_pending: AtomicBool,
-    wake: File,
-    is_ended: AtomicBool,
-    /// Progress, for the watchdog.
-    pub progress: Progress,
-    /// Counters of each port.
-    pub counters: Vec<Counters>,
-}
-
-fn event() -> io::Result<File> {
-    // SAFETY: returns a descriptor that nobody else owns, or a negative number.
-    match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) } {
-        ..0 => Err(io::Error::last_os_error()),
-        // SAFETY: see above.
-        fd => Ok(unsafe { File::from_raw_fd(fd) }),
-    }
-}
-
-impl Handle {
-    /// Creates the handle of an engine with a number of ports.
-    ///
-    /// # Errors
-    /// The kernel refuses an event.
-    pub fn new(ports: usize) -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self {
-            commands: Mutex::default(),
-            is_pending: AtomicBool::new(false),
-            wake: event()?,
-            is_ended: AtomicBool::new(false),
-            progress: Progress::default(),
-            counters: (0..ports).map(|_| Counters::default()).collect(),
-        }))
-    }
-
-    fn send(&self, command: Command) {
-        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
-        commands.push(command);
-        drop(commands);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        self.is_pending.store(true, Ordering::Release);
-        let _full = (&self.wake).write(&1_u64.to_ne_bytes());
-    }
-
-    /// Connects a port.
-    pub fn attach(&self, port: usize, active: Active) {
-        self.send(Command::Attach(port, Box::new(active)));
-    }
-
-    /// Stops a port. On return nothing uses its memory. Returns where its queues continue.
-    pub fn detach(&self, port: usize) -> Bases {
-        let (reply, bases) = sync_channel(1);
-        self.send(Command::Detach(port, reply));
-        // Without an engine nothing is attached.
-        bases.recv().unwrap_or_default()
-    }
-
-    /// Ends the engine.
-    pub fn end(&self) {
-        self.is_ended.store(true, Ordering::Release);
-        self.wake();
-    }
-}
-
 /// The engine.
 pub struct Engine {
     handle: Arc<Handle>,
@@ -117,49 +37,6 @@ pub struct Engine {
     now: u32,
     epoll: OwnedFd,
     work: Work,
-}
-
-/// Buffers that are in use, in memory that is allocated once.
-#[derive(Default)]
-struct Work {
-    /// Segments of the frames of a batch.
-    segments: Vec<Segment>,
-    frames: Vec<Chain>,
-    /// Segments of the buffers of one receiver.
-    targets: Vec<Segment>,
-    buffers: Vec<Chain>,
-    /// Receive queues with buffers that were not published yet.
-    touched: Vec<Touched>,
-    /// Frames and bytes of the batch.
-    sent: [u64; 2],
-}
-
-/// A receive queue with buffers that were not published yet.
-struct Touched {
-    port: usize,
-    index: usize,
-    /// Frames and bytes in them.
-    received: [u64; 2],
-}
-
-impl Work {
-    /// Returns the counts of a receive queue, which has to be published.
-    #[inline]
-    fn received(&mut self, port: usize, index: usize) -> &mut [u64; 2] {
-        let is_it = |it: &Touched| (it.port, it.index) == (port, index);
-        let found = match self.touched.last().is_some_and(is_it) {
-            true => self.touched.len() - 1,
-            false => self.touched.iter().position(is_it).unwrap_or_else(|| {
-                self.touched.push(Touched {
-                    port,
-                    index,
-                    received: [0; 2],
-                });
-                self.touched.len() - 1
-            }),
-        };
-        &mut self.touched[found].received
-    }
 }
 
 /// Adds frames and bytes.
@@ -175,7 +52,7 @@ impl Engine {
     /// # Errors
     /// The kernel refuses to wait for events.
     pub fn new(handle: Arc<Handle>) -> io::Result<Self> {
-        // SAFETY: returns a descriptor that nobody else owns, or a negative number.
+        // SAFETY: returns a descriptor without another owner, or a negative number.
         let epoll = match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
             ..0 => return Err(io::Error::last_os_error()),
             // SAFETY: see above.
@@ -470,50 +347,7 @@ impl Engine {
     }
 }
 
-/// The reason why a receiver does not get a frame.
-enum Refused {
-    Drop(Reason),
-    Fault(Fault),
-}
-
-/// Copies a frame to several buffers, if the driver permits that (`VIRTIO_NET_F_MRG_RXBUF`).
-#[inline(never)]
-fn spread(
-    receiver: &mut Active,
-    index: usize,
-    frame: &Chain,
-    header: Header,
-    first: Chain,
-    work: &mut Work,
-) -> Result<(), Refused> {
-    let ring = &mut receiver.receive[index].ring;
-    work.buffers.clear();
-    work.buffers.push(first);
-    let mut room = first.length;
-    while room < frame.length {
-        if work.buffers.len() == BATCH || !receiver.is_mergeable {
-            return Err(Refused::Drop(Reason::TooLong));
-        }
-        let taken = ring.take(&receiver.memory, Direction::Writable, &mut work.targets);
-        let chain = taken.map_err(Refused::Fault)?;
-        let chain = chain.ok_or(Refused::Drop(Reason::NoBuffer))?;
-        room = room.saturating_add(chain.length);
-        work.buffers.push(chain);
-    }
-    let all = work.buffers.iter().flat_map(|it| it.of(&work.targets));
-    let all: Vec<Segment> = all.copied().collect();
-    let count = work.buffers.len() as u16;
-    copy(frame.of(&work.segments), &all, count, header, frame.length);
-    let mut rest = frame.length;
-    for chain in &work.buffers {
-        let written = rest.min(chain.length);
-        rest -= written;
-        ring.give(chain, written);
-    }
-    Ok(())
-}
-
-/// Publishes returned buffers and notifies the driver, if it wants that.
+/// Publishes returned buffers and notifies the driver, if that has asked for it.
 #[inline]
 fn notify(handle: &Handle, port: usize, queue: &mut Queue) {
     if !queue.ring.publish() {

@@ -1,7 +1,7 @@
 //! Accesses to memory that its owner has truncated: SIGBUS is answered by a private page in place of the lost one.
 //!
 //! A VMM can shrink the file of a guest's memory after it was mapped. The access continues with zeros or is lost, which
-//! harms nobody but this guest.
+//! harms this guest alone.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use trapline_switch::engine::{Engine, Handle, Wait};
+use trapline_switch::engine::{Engine, Wait};
+use trapline_switch::handle::Handle;
 use trapline_switch::socket::{Address, Source};
 use trapline_switch::{control, cpu, fault, sandbox, socket};
 

@@ -14,7 +14,7 @@ pub struct Queue {
     pub ring: Ring,
     /// Event that the guest's driver writes when buffers are available, if it does.
     pub kick: Option<File>,
-    /// Event that interrupts the guest, if it wants that.
+    /// Event that interrupts the guest, if there is one.
     pub call: Option<File>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each message that changes a queue stops the port in the engine, and starts it again if all that a queue needs is known.
 
-use crate::engine::Handle;
+use crate::handle::Handle;
 use crate::memory::{Memory, Spec};
 use crate::port::{Active, Queue};
 use crate::ring::{Addresses, Packed, Ring, Split, LARGEST};
@@ -36,7 +36,7 @@ mod feature {
         MRG_RXBUF | MQ | INDIRECT_DESC | EVENT_IDX | PROTOCOL_FEATURES | VERSION_1 | RING_PACKED;
 }
 
-/// What is known about a queue.
+/// State of a queue, as far as the front end has set it.
 #[derive(Debug, Default)]
 struct Vring {
     size: u32,

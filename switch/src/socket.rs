@@ -1,6 +1,6 @@
 //! Sockets of the ports: the switch listens or connects, and does so again when a connection has ended.
 
-use crate::engine::Handle;
+use crate::handle::Handle;
 use crate::session;
 use std::io;
 use std::os::unix::fs::FileTypeExt;

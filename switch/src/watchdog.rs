@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn notification_of_a_full_event_is_interrupted() {
-        // SAFETY: returns a descriptor that nobody else owns.
+        // SAFETY: returns a descriptor without another owner.
         let mut event = unsafe { std::fs::File::from_raw_fd(libc::eventfd(0, 0)) };
         event.write_all(&(u64::MAX - 1).to_ne_bytes()).unwrap();
         let progress = Arc::new(Progress::default());

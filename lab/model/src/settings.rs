@@ -4,8 +4,10 @@
 //! store and docs/settings.md follow from it. To add a setting, add a row here, a field to [`GuestConfig`],
 //! and its use to a launcher.
 
+mod markdown;
 mod value;
 
+pub use markdown::markdown;
 pub use value::{FileOverride, Value};
 
 use crate::cpus;
@@ -390,36 +392,6 @@ impl Setting {
     pub fn from_name(name: &str) -> Option<&'static Self> {
         SETTINGS.iter().find(|setting| setting.name == name)
     }
-}
-
-impl FileOverride {
-    /// Returns the name of the setting.
-    pub fn name(self) -> &'static str {
-        let mut rows = SETTINGS.iter();
-        let row = rows.find(|setting| setting.file() == Some(self));
-        row.map_or("", |setting| setting.name)
-    }
-}
-
-/// Returns the table as Markdown, for docs/settings.md.
-pub fn markdown() -> String {
-    let mut text = "| setting | value | default | option of | |\n|-|-|-|-|-|\n".to_owned();
-    for setting in SETTINGS {
-        let option = match setting.options {
-            Options::Run => "`run`",
-            Options::Measuring | Options::Own => "every command that measures",
-        };
-        let default = setting
-            .default
-            .map_or(String::new(), |it| format!("`{it}`"));
-        text.push_str(&format!(
-            "| `{}` | {} | {default} | {option} | {} |\n",
-            setting.name,
-            setting.expected(),
-            setting.help,
-        ));
-    }
-    text
 }
 
 #[cfg(test)]

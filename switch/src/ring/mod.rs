@@ -1,6 +1,6 @@
 //! The device's side of virtqueues (Virtual I/O Device 1.2, sections 2.7 and 2.8).
 //!
-//! What the driver writes is read once and checked: the position of available buffers, each descriptor, its address and
+//! All that the driver writes is read once and checked: the position of available buffers, each descriptor, its address and
 //! length. The switch writes only to buffers that are device-writable, and to its own parts of a ring.
 
 mod packed;
@@ -298,7 +298,7 @@ impl Ring {
         either!(self, ring => ring.give(chain, written));
     }
 
-    /// Lets the driver see the buffers that were returned. Returns whether it wants to be notified.
+    /// Lets the driver see the buffers that were returned. Returns whether it has to be notified.
     #[inline]
     pub fn publish(&mut self) -> bool {
         either!(self, ring => ring.publish())

@@ -61,7 +61,7 @@ pub struct Packed {
     size: u16,
     next: Position,
     used_next: Position,
-    /// Buffers were returned since the last time that the driver was asked whether it wants to be notified.
+    /// Buffers were returned since the last [`Self::publish`].
     is_unpublished: bool,
     /// Flags of the first of these, which the driver sees last.
     first: Option<(u16, u16)>,

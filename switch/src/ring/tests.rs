@@ -134,7 +134,7 @@ fn buffers_go_around_in_both_formats() {
             for chain in &taken {
                 setup.ring.give(chain, round);
             }
-            assert!(setup.ring.publish(), "the driver wants to be notified");
+            assert!(setup.ring.publish(), "the driver has to be notified");
             assert!(!setup.ring.publish(), "nothing new");
             for id in [3, 1, 2] {
                 let returned = driver.next().unwrap();

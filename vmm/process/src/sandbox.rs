@@ -81,7 +81,7 @@ pub(crate) fn start(
     };
     let mut tracee = Tracee::adopt(pid)?;
     if config.copies_state {
-        // Nobody can open the memory of a process that is not dumpable.
+        // The memory of a process that is not dumpable cannot be opened.
         tracee.memory = Some(copied::open(pid)?);
     }
     let listener = confine(&mut tracee, &maps, &pages.common, source)?;

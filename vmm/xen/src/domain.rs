@@ -34,7 +34,7 @@ struct Operation<T> {
     number: u32,
     pad: u32,
     argument: T,
-    /// Xen reads as many bytes as it knows, up to the size of the largest structure.
+    /// Xen reads as many bytes as its version has, up to the size of the largest structure.
     rest: [u64; 4],
 }
 

@@ -4,8 +4,10 @@
 //! each environment, as far as the environment supports it. Defaults are those of the command line.
 
 mod builds;
+mod optimisations;
 mod schema;
 
+pub use optimisations::Optimisation;
 pub use schema::schema;
 
 use crate::config::Config;
@@ -23,7 +25,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toml::{Spanned, Value};
-use trapline_abi::{Op, OpSet};
+use trapline_abi::OpSet;
 
 /// A plan file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,21 +67,6 @@ pub struct Table {
     pub operations: OpSet,
 }
 
-/// An optimisation: two configurations that differ in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Optimisation {
-    /// Title.
-    pub title: String,
-    /// The operation that gains by it.
-    pub op: Op,
-    /// The configuration without it.
-    pub without: Config,
-    /// The configuration with it.
-    pub with: Config,
-    /// Mark of its code.
-    pub code: String,
-}
-
 /// An error in a plan file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
@@ -114,7 +101,7 @@ struct Written {
     #[serde(default)]
     tables: Vec<WrittenTable>,
     #[serde(default)]
-    optimisations: Vec<WrittenOptimisation>,
+    optimisations: Vec<optimisations::Written>,
     #[serde(rename = "kernel-build")]
     builds: Option<Spanned<builds::Written>>,
 }
@@ -134,16 +121,6 @@ struct Configuration {
 struct WrittenTable {
     title: String,
     operations: Vec<Spanned<String>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenOptimisation {
-    title: String,
-    operation: Spanned<String>,
-    without: Spanned<String>,
-    with: Spanned<String>,
-    code: String,
 }
 
 /// Keys of `[irq]`.
@@ -370,47 +347,6 @@ impl Reader<'_> {
             });
         }
         Ok(tables)
-    }
-
-    fn optimisations(
-        &self,
-        written: &[WrittenOptimisation],
-        measured: OpSet,
-        configs: &[Config],
-    ) -> Result<Vec<Optimisation>, InvalidFile> {
-        let config = |text: &Spanned<String>| {
-            let config = self.each(text, str::parse::<Config>)?;
-            match configs.contains(&config) {
-                true => Ok(config),
-                false => {
-                    let what = format!("'{}' is not among the environments above", text.get_ref());
-                    Err(self.bad(text.span().start, what))
-                }
-            }
-        };
-        let each = |it: &WrittenOptimisation| {
-            let (name, at) = (it.operation.get_ref(), it.operation.span().start);
-            let op = Op::ALL.into_iter().find(|op| names::path(*op) == *name);
-            let op = op.filter(|op| measured & op.bit() != 0).ok_or_else(|| {
-                self.bad(
-                    at,
-                    format!("'{name}' is not an operation of the workloads above"),
-                )
-            })?;
-            let (without, with) = (config(&it.without)?, config(&it.with)?);
-            if without.environment.clock() != with.environment.clock() {
-                let what = "'without' and 'with' are on different clocks";
-                return Err(self.bad(it.with.span().start, what));
-            }
-            Ok(Optimisation {
-                title: it.title.clone(),
-                op,
-                without,
-                with,
-                code: it.code.clone(),
-            })
-        };
-        written.iter().map(each).collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Values of settings.
 
+use super::SETTINGS;
+
 /// A value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
@@ -54,4 +56,13 @@ pub(crate) fn mebibytes(text: &str) -> Option<u32> {
     };
     let number: u32 = digits.parse().ok()?;
     number.checked_mul(factor).filter(|mib| *mib > 0)
+}
+
+impl FileOverride {
+    /// Returns the name of the setting.
+    pub fn name(self) -> &'static str {
+        let mut rows = SETTINGS.iter();
+        let row = rows.find(|setting| setting.file() == Some(self));
+        row.map_or("", |setting| setting.name)
+    }
 }

@@ -1,0 +1,90 @@
+//! Access to the engine for other threads: they send commands, which it executes between two batches.
+
+use crate::counters::Counters;
+use crate::port::Active;
+use crate::watchdog::Progress;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::FromRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{sync_channel, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Positions of the queues of a port that was stopped: number and base.
+pub type Bases = Vec<(usize, u32)>;
+
+/// A change of ports, which the engine makes.
+pub(crate) enum Command {
+    Attach(usize, Box<Active>),
+    Detach(usize, SyncSender<Bases>),
+}
+
+/// Access to the engine for other threads.
+pub struct Handle {
+    pub(crate) commands: Mutex<Vec<Command>>,
+    pub(crate) is_pending: AtomicBool,
+    /// Event that wakes the engine.
+    pub(crate) wake: File,
+    pub(crate) is_ended: AtomicBool,
+    /// Progress, for the watchdog.
+    pub progress: Progress,
+    /// Counters of each port.
+    pub counters: Vec<Counters>,
+}
+
+fn event() -> io::Result<File> {
+    // SAFETY: returns a descriptor without another owner, or a negative number.
+    match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) } {
+        ..0 => Err(io::Error::last_os_error()),
+        // SAFETY: see above.
+        fd => Ok(unsafe { File::from_raw_fd(fd) }),
+    }
+}
+
+impl Handle {
+    /// Creates the handle of an engine with a number of ports.
+    ///
+    /// # Errors
+    /// The kernel refuses an event.
+    pub fn new(ports: usize) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            commands: Mutex::default(),
+            is_pending: AtomicBool::new(false),
+            wake: event()?,
+            is_ended: AtomicBool::new(false),
+            progress: Progress::default(),
+            counters: (0..ports).map(|_| Counters::default()).collect(),
+        }))
+    }
+
+    fn send(&self, command: Command) {
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        commands.push(command);
+        drop(commands);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.is_pending.store(true, Ordering::Release);
+        let _full = (&self.wake).write(&1_u64.to_ne_bytes());
+    }
+
+    /// Connects a port.
+    pub fn attach(&self, port: usize, active: Active) {
+        self.send(Command::Attach(port, Box::new(active)));
+    }
+
+    /// Stops a port. On return nothing uses its memory. Returns where its queues continue.
+    pub fn detach(&self, port: usize) -> Bases {
+        let (reply, bases) = sync_channel(1);
+        self.send(Command::Detach(port, reply));
+        // Without an engine nothing is attached.
+        bases.recv().unwrap_or_default()
+    }
+
+    /// Ends the engine.
+    pub fn end(&self) {
+        self.is_ended.store(true, Ordering::Release);
+        self.wake();
+    }
+}
