@@ -288,8 +288,8 @@ fn idle_switch_sleeps_and_wakes() {
     std::thread::sleep(Duration::from_millis(50));
     let before = ticks();
     std::thread::sleep(Duration::from_secs(1));
-    // In hundredths of a second: one for rounding.
-    assert!(ticks() - before <= 1, "{} ticks", ticks() - before);
+    // In hundredths of a second, user and system rounded each.
+    assert!(ticks() - before <= 2, "{} ticks", ticks() - before);
     send(&mut a, 9, 1, 60);
     next(&mut b);
 }
