@@ -9,6 +9,7 @@ use crate::port::{Active, Queue};
 use crate::ring::{Chain, Direction, Fault};
 use crate::table::Table;
 use crate::work::{spread, Refused, Touched, Work, BATCH};
+use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -86,16 +87,17 @@ impl Engine {
         }
     }
 
-    /// Forwards frames until the handle ends it.
+    /// Forwards frames for ever.
     ///
     /// # Errors
     /// The kernel refuses the watchdog's signal.
-    pub fn run(&mut self, wait: Wait) -> io::Result<()> {
+    pub fn run(&mut self, wait: Wait) -> io::Result<Infallible> {
         self.handle.progress.watch_this_thread()?;
         let (mut polls, mut last) = (0, Instant::now());
         loop {
-            if self.handle.is_pending.swap(false, Ordering::AcqRel) && self.obey() {
-                return Ok(());
+            // The load alone costs no locked access in each turn.
+            if self.handle.is_pending.load(Ordering::Acquire) {
+                self.obey();
             }
             let has_worked = self.poll_all();
             polls += 1;
@@ -123,7 +125,7 @@ impl Engine {
     }
 
     /// Forwards a batch of each queue of all ports. Returns whether there were frames.
-    pub fn poll_all(&mut self) -> bool {
+    fn poll_all(&mut self) -> bool {
         let mut has_worked = false;
         for port in 0..self.ports.len() {
             has_worked |= self.poll(port);
@@ -131,8 +133,9 @@ impl Engine {
         has_worked
     }
 
-    /// Executes commands. Returns true at the end.
-    pub fn obey(&mut self) -> bool {
+    /// Executes commands.
+    fn obey(&mut self) {
+        self.handle.is_pending.swap(false, Ordering::SeqCst);
         let handle = Arc::clone(&self.handle);
         let commands = handle.commands.lock();
         let commands = std::mem::take(&mut *commands.unwrap_or_else(PoisonError::into_inner));
@@ -145,7 +148,6 @@ impl Engine {
                 }
             }
         }
-        self.handle.is_ended.load(Ordering::Acquire)
     }
 
     fn attach(&mut self, port: usize, mut active: Box<Active>) {

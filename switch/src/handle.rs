@@ -25,7 +25,6 @@ pub struct Handle {
     pub(crate) is_pending: AtomicBool,
     /// Event that wakes the engine.
     pub(crate) wake: File,
-    pub(crate) is_ended: AtomicBool,
     /// Progress, for the watchdog.
     pub progress: Progress,
     /// Counters of each port.
@@ -51,7 +50,6 @@ impl Handle {
             commands: Mutex::default(),
             is_pending: AtomicBool::new(false),
             wake: event()?,
-            is_ended: AtomicBool::new(false),
             progress: Progress::default(),
             counters: (0..ports).map(|_| Counters::default()).collect(),
         }))
@@ -80,11 +78,5 @@ impl Handle {
         self.send(Command::Detach(port, reply));
         // Without an engine nothing is attached.
         bases.recv().unwrap_or_default()
-    }
-
-    /// Ends the engine.
-    pub fn end(&self) {
-        self.is_ended.store(true, Ordering::Release);
-        self.wake();
     }
 }

@@ -123,5 +123,5 @@ fn forward(options: &Options, mut engine: Engine) -> std::io::Result<()> {
         true => Wait::Poll,
         false => Wait::Sleep(Duration::from_micros(options.sleep_after)),
     };
-    engine.run(wait)
+    engine.run(wait).map(|never| match never {})
 }

@@ -50,9 +50,10 @@ pub fn measured(optimisations: &[file::Optimisation], reports: &[Report]) -> Vec
 fn figure(reports: &[Report], config: &Config, of: &file::Optimisation) -> Option<f64> {
     let matches =
         |report: &&Report| report.overrides.supported_by(config.environment) == config.overrides;
-    let cells = reports.iter().filter(matches).flat_map(Report::cells);
+    let cells = reports.iter().filter(matches);
+    let cells = cells.flat_map(|report| &report.summary.cells);
     let mut cells = cells.filter(|cell| (cell.environment, cell.op) == (config.environment, of.op));
-    cells.find_map(|cell| match cell.value {
+    cells.find_map(|cell| match &cell.value {
         Value::Measured(figure) => Some(figure.estimate),
         _ => None,
     })

@@ -4,7 +4,7 @@ use crate::args::{Format, OutputOptions, StoreOptions};
 use crate::failure::{Failure, Status};
 use crate::{optimisations, terminal};
 use std::collections::BTreeSet;
-use trapline_model::file;
+use trapline_model::file::{self, Table};
 use trapline_model::irq::Settings;
 use trapline_model::kernel_build::BuildRequest;
 use trapline_model::{Config, Observation, Overrides};
@@ -37,9 +37,16 @@ fn reports_of(run: &Run, is_wanted: fn(&Overrides) -> bool) -> Vec<Report> {
         .iter()
         .filter(|overrides| !is_redundant(overrides, &all, &configs))
         .collect();
+    let (tables, optimisations) = match study(run) {
+        Some(study) => (study.tables, study.optimisations),
+        None => Default::default(),
+    };
     let mut reports: Vec<Report> = match shown.is_empty() {
-        true => vec![report(run)],
-        false => shown.into_iter().map(|it| report_of(run, it)).collect(),
+        true => vec![report_of(run, &Overrides::default(), &tables)],
+        false => shown
+            .into_iter()
+            .map(|it| report_of(run, it, &tables))
+            .collect(),
     };
     // It is of the whole run.
     let settings = verdict::Settings {
@@ -47,7 +54,6 @@ fn reports_of(run: &Run, is_wanted: fn(&Overrides) -> bool) -> Vec<Report> {
         ..verdict::Settings::default()
     };
     reports[0].aa_control = AaTest::new(&run.observations, &settings);
-    let optimisations = study(run).map_or_else(Vec::new, |study| study.optimisations);
     reports[0].optimisations = optimisations::measured(&optimisations, &reports);
     reports
 }
@@ -77,10 +83,11 @@ pub fn studies(run: &Run) -> Vec<Study> {
 
 /// Returns the report of a stored run in the default configuration.
 pub fn report(run: &Run) -> Report {
-    report_of(run, &Overrides::default())
+    let tables = study(run).map_or_else(Vec::new, |study| study.tables);
+    report_of(run, &Overrides::default(), &tables)
 }
 
-fn report_of(run: &Run, overrides: &Overrides) -> Report {
+fn report_of(run: &Run, overrides: &Overrides, tables: &[Table]) -> Report {
     let observations = observations_with(run, overrides);
     let skips = run.skips.iter();
     let skips = skips.filter(|(config, _)| fits(config, overrides));
@@ -103,7 +110,7 @@ fn report_of(run: &Run, overrides: &Overrides) -> Report {
         co_tenants: Vec::new(),
         aa_control: None,
         optimisations: Vec::new(),
-        tables: study(run).map_or_else(Vec::new, |study| study.tables),
+        tables: tables.to_vec(),
         operations: request_text::operations(&run.info.request),
     }
 }

@@ -213,11 +213,16 @@ impl Peer {
         side.driver.publish();
     }
 
-    /// Sends up to `most` frames. `fill` writes a frame and returns its length. Returns the number of frames.
-    pub fn send(&mut self, most: usize, mut fill: impl FnMut(&mut [u8]) -> usize) -> usize {
+    /// Takes back the buffers that the switch has read.
+    fn reclaim(&mut self) {
         while let Some(returned) = self.transmit.driver.next() {
             self.transmit.free.push(returned.id);
         }
+    }
+
+    /// Sends up to `most` frames. `fill` writes a frame and returns its length. Returns the number of frames.
+    pub fn send(&mut self, most: usize, mut fill: impl FnMut(&mut [u8]) -> usize) -> usize {
+        self.reclaim();
         let mut sent = 0;
         while sent < most {
             let Some(id) = self.transmit.free.pop() else {
@@ -250,9 +255,7 @@ impl Peer {
 
     /// Returns the number of frames that the switch has not read yet.
     pub fn unsent(&mut self) -> usize {
-        while let Some(returned) = self.transmit.driver.next() {
-            self.transmit.free.push(returned.id);
-        }
+        self.reclaim();
         (self.length as u64 / 2 / u64::from(BUFFER)) as usize - self.transmit.free.len()
     }
 
