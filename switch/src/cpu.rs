@@ -63,3 +63,28 @@ pub fn round_trip(cpus: [usize; 2]) -> io::Result<f64> {
         own
     })
 }
+
+/// Returns the CPU time of the calling thread, in nanoseconds.
+pub fn time_of_thread() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes the time.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Returns the CPU time of all threads of a process, in nanoseconds (proc(5), `schedstat`).
+///
+/// # Errors
+/// There is no such process, or the kernel does not count.
+pub fn time_of_process(process: u32) -> io::Result<u64> {
+    let mut sum = 0;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+        let time = text.split(' ').next().and_then(|time| time.parse().ok());
+        sum += time.unwrap_or(0_u64);
+    }
+    Ok(sum)
+}

@@ -1,9 +1,13 @@
 //! The other side of a port: memory, queues and frames as a VMM with its guest has them. For tests and benchmarks.
 
+pub mod endpoint;
+pub mod kernel;
 mod packed;
 mod peer;
 mod split;
+mod stream;
 pub mod traffic;
+pub mod vde;
 
 pub use packed::PackedDriver;
 pub use peer::{Peer, PeerError, Setup, BUFFER};

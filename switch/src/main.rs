@@ -76,6 +76,7 @@ fn run(options: &Options) -> Result<(), String> {
     });
     let counters = counters.transpose()?;
     let text = |error: std::io::Error| error.to_string();
+    sandbox::prepare();
     fault::install().map_err(text)?;
     let handle = Handle::new(ports.len()).map_err(text)?;
     let names: Vec<String> = ports.iter().map(name).collect();

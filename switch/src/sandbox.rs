@@ -81,6 +81,13 @@ fn restricted() -> Result<Vec<(libc::c_long, Vec<SeccompRule>)>, seccompiler::Ba
     ])
 }
 
+/// Prepares the sandbox, before the first thread is started: a thread that allocates memory would ask for the number of CPUs, in
+/// a file, to limit the number of arenas (mallopt(3), `M_ARENA_MAX`).
+pub fn prepare() {
+    // SAFETY: sets a parameter of the allocator.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
 /// Confines all threads of this process, for good.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use trapline_switch::driver::traffic::{fill, Traffic};
+use trapline_switch::driver::traffic::{fill, Outcome, Traffic};
 use trapline_switch::driver::{Peer, Setup};
 
 const SPLIT: Setup = Setup {
@@ -113,7 +113,7 @@ fn frames_arrive_whole_and_in_order_in_every_format_and_size() {
             let paths = [switch.path("a"), switch.path("b")];
             let paths = [paths[0].as_path(), paths[1].as_path()];
             let mut traffic = Traffic::connect(paths, setup, size, true, 1).unwrap();
-            let (flow, _) = traffic.run(Duration::from_millis(50));
+            let flow = traffic.run(Duration::from_millis(50)).flow;
             assert_eq!(
                 (flow.lost, flow.damaged),
                 (0, 0),
@@ -188,13 +188,13 @@ fn guests_that_are_killed_do_not_stop_others() {
     for round in 0..100_u64 {
         let mut victim = Command::new(env!("CARGO_BIN_EXE_trapline-traffic"))
             .args([switch.path("c"), switch.path("d")])
-            .args(["--seconds", "9", "--both", "--station", "3"])
+            .args(["--seconds", "9", "--direction", "both", "--station", "3"])
             .args((round % 2 == 1).then_some("--packed"))
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
         // Moments from its start to its full rate.
-        let (flow, seconds) = traffic.run(Duration::from_millis(1 + round * 37 % 40));
+        let Outcome { flow, seconds, .. } = traffic.run(Duration::from_millis(1 + round * 37 % 40));
         assert_eq!((flow.lost, flow.damaged), (0, 0), "{round}: {flow:?}");
         assert!(
             flow.received > 0 && seconds < 5.0,
@@ -202,7 +202,7 @@ fn guests_that_are_killed_do_not_stop_others() {
         );
         victim.kill().unwrap();
         victim.wait().unwrap();
-        let (flow, seconds) = traffic.run(Duration::from_millis(2));
+        let Outcome { flow, seconds, .. } = traffic.run(Duration::from_millis(2));
         assert_eq!((flow.lost, flow.damaged), (0, 0), "{round}: {flow:?}");
         assert!(
             flow.received > 0 && seconds < 5.0,
@@ -218,7 +218,7 @@ fn switch_that_was_killed_is_replaced() {
         let paths = [switch.path("a"), switch.path("b")];
         let paths = [paths[0].as_path(), paths[1].as_path()];
         let mut traffic = Traffic::connect(paths, PACKED, 60, true, 1).unwrap();
-        assert!(traffic.run(Duration::from_millis(5)).0.received > 0);
+        assert!(traffic.run(Duration::from_millis(5)).flow.received > 0);
         switch.process.kill().unwrap();
         switch.process.wait().unwrap();
         switch.process = Switch::spawn(switch.directory.path(), &["a", "b"], &[]);
@@ -236,7 +236,7 @@ fn invalid_queue_stops_its_port_alone() {
         // A frame whose address is not in memory.
         hostile.corrupt();
         wait_until(|| switch.counters("c")["faults"] == round);
-        let (flow, _) = traffic.run(Duration::from_millis(5));
+        let flow = traffic.run(Duration::from_millis(5)).flow;
         assert!(flow.received > 0 && flow.lost == 0, "{flow:?}");
     }
     let fault = switch.counters("c")["last_fault"].clone();
@@ -341,5 +341,63 @@ fn switch_connects_to_sockets_of_vmms() {
         send(&mut vmm, 9, 1, 60);
         assert_eq!(next(&mut b).len(), 60);
         std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// Runs `trapline-traffic` and returns what it prints.
+fn measure(words: &[&str]) -> Result<Value, String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-traffic"));
+    let output = command.args(words).output().unwrap();
+    match output.status.success() {
+        true => Ok(serde_json::from_slice(&output.stdout).unwrap()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+#[test]
+fn offered_load_is_due_whatever_arrives() {
+    let switch = Switch::start(&["a", "b"], &[]);
+    let (a, b) = (switch.path("a"), switch.path("b"));
+    let ports = [a.to_str().unwrap(), b.to_str().unwrap()];
+    for direction in ["one", "both"] {
+        let words = [
+            "--rate",
+            "20000",
+            "--seconds",
+            "0.3",
+            "--direction",
+            direction,
+        ];
+        let result = measure(&[&ports[..], &words].concat()).unwrap();
+        let count = |name: &str| result["flow"][name].as_u64().unwrap();
+        let senders = if direction == "both" { 2.0 } else { 1.0 };
+        let due = 20_000.0 * senders * result["seconds"].as_f64().unwrap();
+        let offered = (count("sent") + count("refused")) as f64;
+        assert!((offered / due - 1.0).abs() < 0.05, "{result} of {due}");
+        assert_eq!(count("sent"), count("received") + count("lost"), "{result}");
+        assert_eq!(count("damaged"), 0, "{result}");
+        assert!(
+            result["latency_ns"]["samples"].as_u64().unwrap() > 0,
+            "{result}"
+        );
+    }
+    let half = measure(&[&ports[..], &["--direction", "half", "--seconds", "0.1"]].concat());
+    assert!(half.unwrap()["rate"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn frames_arrive_through_the_kernel() {
+    for kernel in ["veth", "bridge"] {
+        match measure(&["--kernel", kernel, "--seconds", "0.1"]) {
+            Ok(result) => {
+                assert!(
+                    result["flow"]["received"].as_u64() > Some(100),
+                    "{kernel}: {result}"
+                );
+                assert_eq!(result["flow"]["damaged"], 0, "{kernel}: {result}");
+            }
+            // Without permission, /dev/net/tun or iproute2.
+            Err(message) => assert!(message.starts_with("trapline-traffic: "), "{message}"),
+        }
     }
 }

@@ -1,21 +1,33 @@
-//! `trapline-traffic`: frames between two ports of a switch, counted and checked.
+//! `trapline-traffic`: frames between two endpoints, counted and checked.
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use trapline_switch::cpu;
-use trapline_switch::driver::traffic::Traffic;
-use trapline_switch::driver::Setup;
+use trapline_switch::driver::endpoint::AnyEndpoint;
+use trapline_switch::driver::kernel::{configure, enter_namespace, PacketSocket, Tap};
+use trapline_switch::driver::traffic::{Direction, Frames, Load, Traffic};
+use trapline_switch::driver::vde::VdeSocket;
+use trapline_switch::driver::{Peer, Setup};
 
-/// Sends numbered frames through two ports of a vhost-user switch, and prints rate and loss as JSON.
+type Failure = Box<dyn std::error::Error>;
+
+/// Sends numbered frames from one endpoint to another, and prints rate, loss and latency as JSON.
 #[derive(Parser)]
 struct Options {
-    /// Socket of the port that sends
-    from: PathBuf,
+    /// Socket of the port that sends, of a vhost-user switch
+    #[arg(required_unless_present_any = ["kernel", "vde"], requires = "to")]
+    from: Option<PathBuf>,
     /// Socket of the port that receives
-    to: PathBuf,
+    to: Option<PathBuf>,
+    /// Network of Linux, in a namespace of its own, in place of a vhost-user switch
+    #[arg(long, value_enum, conflicts_with = "from")]
+    kernel: Option<Kernel>,
+    /// Directory of a VDE switch
+    #[arg(long, conflicts_with_all = ["from", "kernel"])]
+    vde: Option<PathBuf>,
     /// Bytes of a frame, without its checksum
     #[arg(long, default_value_t = 60)]
     size: usize,
@@ -31,15 +43,49 @@ struct Options {
     /// Last byte of the sender's address; the receiver has the next one
     #[arg(long, default_value_t = 1)]
     station: u8,
-    /// Both ports send
+    /// Endpoints that send
+    #[arg(long, value_enum, default_value_t = Way::One)]
+    direction: Way,
+    /// Frames in a second of each sender, whatever arrives [default: as many as arrive]
     #[arg(long)]
-    both: bool,
+    rate: Option<f64>,
     /// CPU of the thread
     #[arg(long)]
     cpu: Option<usize>,
     /// CPU of the switch: measure the round trip of a cache line to it first
     #[arg(long, requires = "cpu")]
     switch_cpu: Option<usize>,
+    /// Process of the switch: report its CPU time
+    #[arg(long)]
+    switch_process: Option<u32>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kernel {
+    /// Two connected virtual interfaces
+    Veth,
+    /// Two taps and a bridge
+    Bridge,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Way {
+    /// The first one
+    One,
+    /// Both
+    Both,
+    /// The first one; the second one does not receive
+    Half,
+}
+
+impl From<Way> for Direction {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::One => Self::One,
+            Way::Both => Self::Both,
+            Way::Half => Self::Half,
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -52,29 +98,110 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+fn run(options: &Options) -> Result<(), Failure> {
     if !options.queue.is_power_of_two() || !(60..=1514).contains(&options.size) {
         return Err("the queue has a power of two of descriptors, a frame 60 to 1514 bytes".into());
     }
+    if options
+        .rate
+        .is_some_and(|rate| !(1.0..=1e9).contains(&rate))
+    {
+        return Err("--rate: expected 1 to 1e9 frames in a second".into());
+    }
+    let endpoints = endpoints(options)?;
     let cpus = options.cpu.zip(options.switch_cpu);
     let round_trip = cpus.map(|(own, other)| cpu::round_trip([own, other]));
     let round_trip = round_trip.transpose()?;
     if let Some(cpu) = options.cpu {
         cpu::pin(cpu)?;
     }
-    let setup = Setup {
-        is_packed: options.packed,
-        size: options.queue,
-        is_mergeable: false,
+    let frames = Frames {
+        size: options.size,
+        direction: options.direction.into(),
+        load: options.rate.map_or(Load::Maximum, Load::Rate),
+        window: options.queue,
+        station: options.station,
     };
-    let paths = [options.from.as_path(), options.to.as_path()];
-    let mut traffic = Traffic::connect(paths, setup, options.size, options.both, options.station)?;
+    let mut traffic = Traffic::new(endpoints, frames);
     traffic.run(Duration::from_millis(200));
-    let (flow, seconds) = traffic.run(Duration::from_secs_f64(options.seconds));
-    let rate = flow.received as f64 / seconds;
+    let times = || -> std::io::Result<[Option<u64>; 2]> {
+        let switch = options.switch_process.map(cpu::time_of_process);
+        Ok([Some(cpu::time_of_thread()), switch.transpose()?])
+    };
+    let before = times()?;
+    let notified = traffic.notifications();
+    let outcome = traffic.run(Duration::from_secs_f64(options.seconds));
+    let after = times()?;
+    let notifications = traffic.notifications();
+    let spent = |index: usize| Some(after[index]?.saturating_sub(before[index]?));
     println!(
         "{}",
-        json!({ "rate": rate, "round_trip_ns": round_trip, "seconds": seconds, "flow": flow })
+        json!({
+            "rate": outcome.flow.received as f64 / outcome.seconds,
+            "seconds": outcome.seconds,
+            "flow": outcome.flow,
+            "latency_ns": {
+                "samples": outcome.latencies.len(),
+                "p50": outcome.latency(50.0),
+                "p99": outcome.latency(99.0),
+                "max": outcome.latency(100.0),
+            },
+            "cpu_ns": spent(0),
+            "switch_cpu_ns": spent(1),
+            "kicks": notifications[0] - notified[0],
+            "calls": notifications[1] - notified[1],
+            "round_trip_ns": round_trip,
+        })
     );
     Ok(())
+}
+
+fn endpoints(options: &Options) -> Result<[AnyEndpoint; 2], Failure> {
+    match (options.kernel, &options.vde, &options.from, &options.to) {
+        (Some(kernel), ..) => of_kernel(kernel),
+        (_, Some(directory), ..) => {
+            let own = |name: &str| directory.join(format!("{name}-{}", std::process::id()));
+            let port = |name| VdeSocket::connect(directory, &own(name));
+            Ok([port("a")?, port("b")?].map(AnyEndpoint::Vde))
+        }
+        (_, _, Some(from), Some(to)) => {
+            let setup = Setup {
+                is_packed: options.packed,
+                size: options.queue,
+                is_mergeable: false,
+            };
+            let [from, to] = [Peer::connect(from, setup)?, Peer::connect(to, setup)?];
+            Ok([AnyEndpoint::Peer(from), AnyEndpoint::Peer(to)])
+        }
+        _ => Err("no endpoints: name two sockets".into()),
+    }
+}
+
+fn of_kernel(kernel: Kernel) -> Result<[AnyEndpoint; 2], Failure> {
+    enter_namespace().map_err(|error| {
+        format!(
+            "no network namespace: {error}\nhelp: run as root, or permit unprivileged user namespaces"
+        )
+    })?;
+    Ok(match kernel {
+        Kernel::Veth => {
+            configure(&[
+                "link add port-a type veth peer name port-b",
+                "link set port-a up",
+                "link set port-b up",
+            ])?;
+            let socket = |name| PacketSocket::open(name).map(AnyEndpoint::Packet);
+            [socket("port-a")?, socket("port-b")?]
+        }
+        Kernel::Bridge => {
+            let taps = [Tap::create("port-a")?, Tap::create("port-b")?];
+            configure(&[
+                "link add bridge type bridge",
+                "link set port-a master bridge up",
+                "link set port-b master bridge up",
+                "link set bridge up",
+            ])?;
+            taps.map(AnyEndpoint::Tap)
+        }
+    })
 }

@@ -72,6 +72,7 @@ pub struct Peer {
     length: usize,
     receive: Side,
     transmit: Side,
+    kicks: u64,
 }
 
 // SAFETY: the mapping may be accessed by all threads.
@@ -135,6 +136,7 @@ impl Peer {
             length: length as usize,
             receive: side(RECEIVE)?,
             transmit: side(TRANSMIT)?,
+            kicks: 0,
         };
         for side in [&mut peer.receive, &mut peer.transmit] {
             // It polls.
@@ -240,6 +242,7 @@ impl Peer {
         if sent > 0 {
             self.transmit.driver.publish();
             if self.transmit.driver.wants_notification() {
+                self.kicks += 1;
                 let _full = self.transmit.kick.write(1);
             }
         }
@@ -274,6 +277,12 @@ impl Peer {
             self.refill();
         }
         count
+    }
+
+    /// Returns the notifications that were sent, and those that came. It asks for none.
+    pub fn notifications(&self) -> [u64; 2] {
+        let calls = [&self.receive, &self.transmit].map(|side| side.call.read().unwrap_or(0));
+        [self.kicks, calls.into_iter().sum()]
     }
 
     /// Stops the queues, as a VMM does that pauses. Returns their positions.

@@ -1,0 +1,198 @@
+//! Endpoints of Linux's network: packet sockets and taps, in a network namespace of this process.
+
+use super::endpoint::{receive_each, send_each, Endpoint, BATCH, LONGEST};
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
+
+/// Bytes that wait in a socket, at most.
+const WAITING: libc::c_int = 4 << 20;
+
+/// Moves this process to a network namespace of its own, which ends with it. It must have one thread.
+///
+/// # Errors
+/// The kernel does not permit that.
+pub fn enter_namespace() -> io::Result<()> {
+    let unshare = |flags| {
+        // SAFETY: changes namespaces of this process only.
+        match unsafe { libc::unshare(flags) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // Without CAP_SYS_ADMIN it needs a user namespace.
+    unshare(libc::CLONE_NEWNET).or_else(|_| unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET))
+}
+
+/// Runs `ip` (iproute2) with each line of arguments.
+///
+/// # Errors
+/// It is missing, or fails.
+pub fn configure(lines: &[&str]) -> io::Result<()> {
+    for line in lines {
+        let output = Command::new("ip").args(line.split(' ')).output()?;
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(io::Error::other(format!("ip {line}: {error}")));
+        }
+    }
+    Ok(())
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    match result {
+        ..0 => Err(io::Error::last_os_error()),
+        _ => Ok(result),
+    }
+}
+
+/// The program's side of a tap. Each frame is a system call.
+pub struct Tap(File);
+
+/// `struct ifreq` of linux/if.h, as far as `TUNSETIFF` reads it.
+#[repr(C)]
+struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    flags: libc::c_short,
+    rest: [u8; 22],
+}
+
+impl Tap {
+    /// Creates a tap.
+    ///
+    /// # Errors
+    /// /dev/net/tun is missing, or the name is too long or used.
+    pub fn create(name: &str) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open("/dev/net/tun")?;
+        let mut request = Request {
+            name: [0; libc::IFNAMSIZ],
+            flags: (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short,
+            rest: [0; 22],
+        };
+        if name.len() >= libc::IFNAMSIZ {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+        request.name[..name.len()].copy_from_slice(name.as_bytes());
+        // SAFETY: the request is a whole `struct ifreq`.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw const request) })?;
+        Ok(Self(file))
+    }
+}
+
+impl Endpoint for Tap {
+    fn send(&mut self, most: usize, fill: impl FnMut(&mut [u8]) -> usize) -> usize {
+        send_each(most, fill, |frame| self.0.write(frame))
+    }
+
+    fn receive(&mut self, visit: impl FnMut(&[u8])) {
+        receive_each(visit, |frame| self.0.read(frame));
+    }
+}
+
+/// A packet socket (packet(7)), which sends and receives up to 64 frames with a system call.
+pub struct PacketSocket {
+    socket: OwnedFd,
+    frames: Box<[[u8; LONGEST]; BATCH]>,
+}
+
+impl PacketSocket {
+    /// Opens a socket of a network interface.
+    ///
+    /// # Errors
+    /// There is no such interface, or the kernel refuses.
+    pub fn open(interface: &str) -> io::Result<Self> {
+        let protocol = (libc::ETH_P_ALL as u16).to_be();
+        let name = CString::new(interface).map_err(|_| ErrorKind::InvalidInput)?;
+        // SAFETY: the name is a C string.
+        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        if index == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: the new descriptor has no other owner.
+        let socket = unsafe {
+            let fd = check(libc::socket(libc::AF_PACKET, kind, 0))?;
+            OwnedFd::from_raw_fd(fd)
+        };
+        for (level, option, value) in [
+            (libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1),
+            (libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1),
+            (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, WAITING),
+        ] {
+            let size = size_of_val(&value) as libc::socklen_t;
+            let value = (&raw const value).cast();
+            // SAFETY: the value is a C integer of that size.
+            check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, size) })?;
+        }
+        // SAFETY: zeros are a valid value of this C structure.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = protocol;
+        address.sll_ifindex = index as i32;
+        let size = size_of_val(&address) as libc::socklen_t;
+        // SAFETY: the address is a whole `sockaddr_ll`.
+        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) })?;
+        Ok(Self {
+            socket,
+            frames: Box::new([[0; LONGEST]; BATCH]),
+        })
+    }
+
+    /// Calls `transfer` with headers for the first frames, which have `lengths`.
+    fn with_headers(
+        &mut self,
+        lengths: &[usize],
+        transfer: impl FnOnce(i32, &mut [libc::mmsghdr]) -> libc::c_int,
+    ) -> (usize, [usize; BATCH]) {
+        // SAFETY: zeros are valid values of these C structures.
+        let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        let mut buffers: [libc::iovec; BATCH] = unsafe { std::mem::zeroed() };
+        let used = self.frames.iter_mut().zip(lengths).zip(&mut buffers);
+        for (((frame, length), buffer), header) in used.zip(&mut headers) {
+            buffer.iov_base = frame.as_mut_ptr().cast();
+            buffer.iov_len = *length;
+            header.msg_hdr.msg_iov = buffer;
+            header.msg_hdr.msg_iovlen = 1;
+        }
+        let done = transfer(self.socket.as_raw_fd(), &mut headers[..lengths.len()]);
+        let sizes = headers.map(|header| (header.msg_len as usize).min(LONGEST));
+        (usize::try_from(done).unwrap_or(0), sizes)
+    }
+}
+
+impl Endpoint for PacketSocket {
+    fn send(&mut self, most: usize, mut fill: impl FnMut(&mut [u8]) -> usize) -> usize {
+        let mut lengths = [0; BATCH];
+        let count = most.min(BATCH);
+        for (frame, length) in self.frames.iter_mut().zip(&mut lengths).take(count) {
+            *length = fill(frame);
+        }
+        if count == 0 {
+            return 0;
+        }
+        let sent = self.with_headers(&lengths[..count], |fd, headers| {
+            // SAFETY: the headers point to frames, which this call only reads.
+            unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), headers.len() as u32, 0) }
+        });
+        sent.0
+    }
+
+    fn receive(&mut self, mut visit: impl FnMut(&[u8])) {
+        let (count, sizes) = self.with_headers(&[LONGEST; BATCH], |fd, headers| {
+            let (count, no_timeout) = (headers.len() as u32, std::ptr::null_mut());
+            // SAFETY: the headers point to frames of this length, which nothing else uses.
+            unsafe { libc::recvmmsg(fd, headers.as_mut_ptr(), count, 0, no_timeout) }
+        });
+        for (frame, size) in self.frames.iter().zip(sizes).take(count) {
+            visit(&frame[..size]);
+        }
+    }
+}

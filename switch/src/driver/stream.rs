@@ -1,0 +1,233 @@
+//! One direction of numbered frames.
+
+use super::endpoint::{Endpoint, BATCH};
+use crate::frame::HEADER;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Type of the frames: for local experiments (IEEE 802, 9.2).
+const TYPE: [u8; 2] = [0x88, 0xb5];
+/// Shortest frame with a number.
+pub const SHORTEST: usize = HEADER + 8;
+/// The latency of one in so many frames is measured.
+const SAMPLED: u64 = 64;
+/// Sampled frames on their way, at most.
+const MARKS: usize = 1024;
+/// Most latencies that are kept.
+const MOST_LATENCIES: usize = 1 << 20;
+/// Time without a frame after which those on their way are lost.
+const LOST_AFTER: Duration = Duration::from_millis(20);
+
+/// Result of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Flow {
+    /// Frames that were sent.
+    pub sent: u64,
+    /// Frames that were due by the offered load, but not accepted by the sender's queue.
+    pub refused: u64,
+    /// Frames that arrived.
+    pub received: u64,
+    /// Frames that were sent, but did not arrive.
+    pub lost: u64,
+    /// Frames with another length or content than was sent, or a number that has already arrived.
+    pub damaged: u64,
+}
+
+impl Flow {
+    /// Adds another direction.
+    pub fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.refused += other.refused;
+        self.received += other.received;
+        self.lost += other.lost;
+        self.damaged += other.damaged;
+    }
+}
+
+/// Writes frame `number` from station `from` to station `to`.
+pub fn fill(frame: &mut [u8], to: u8, from: u8, number: u64) {
+    frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, to]);
+    frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, from]);
+    frame[12..14].copy_from_slice(&TYPE);
+    let (words, rest) = frame[HEADER..].as_chunks_mut::<8>();
+    for word in words {
+        *word = number.to_le_bytes();
+    }
+    let last = number.to_le_bytes();
+    rest.copy_from_slice(&last[..rest.len()]);
+}
+
+/// Returns the number of a frame; `None` if it is damaged.
+fn number(frame: &[u8], size: usize) -> Option<u64> {
+    if frame.len() != size || frame[12..14] != TYPE {
+        return None;
+    }
+    let (words, rest) = frame[HEADER..].as_chunks::<8>();
+    let (first, others) = words.split_first()?;
+    let is_whole = others.iter().all(|word| word == first) && *rest == first[..rest.len()];
+    is_whole.then(|| u64::from_le_bytes(*first))
+}
+
+/// The offered load of a direction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// As much as arrives: no more frames are on their way than a queue holds.
+    Maximum,
+    /// Frames in a second, whatever arrives.
+    Rate(f64),
+}
+
+/// One direction.
+pub(super) struct Stream {
+    from: u8,
+    to: u8,
+    size: usize,
+    load: Load,
+    /// Most frames on their way, with the maximum load.
+    window: u64,
+    /// The receiver reads nothing.
+    is_half: bool,
+    pub flow: Flow,
+    /// Number of the first frame of this run.
+    first: u64,
+    /// Number of the next frame to send.
+    next: u64,
+    /// Number after that of the last frame that arrived, or was given up.
+    settled: u64,
+    /// Number after that of the last frame that was given up.
+    given_up: u64,
+    /// `settled` at a time.
+    progress: (u64, Instant),
+    started: Instant,
+    /// Times at which sampled frames were due, in nanoseconds.
+    marks: Box<[u64; MARKS]>,
+    /// From the time at which a frame was due until it arrived, in nanoseconds.
+    pub latencies: Vec<u64>,
+}
+
+impl Stream {
+    pub fn new(stations: [u8; 2], size: usize, load: Load, window: u64, is_half: bool) -> Self {
+        let [from, to] = stations;
+        let now = Instant::now();
+        Self {
+            from,
+            to,
+            size: size.max(SHORTEST),
+            load,
+            window,
+            is_half,
+            flow: Flow::default(),
+            first: 0,
+            next: 0,
+            settled: 0,
+            given_up: 0,
+            progress: (0, now),
+            started: now,
+            marks: Box::new([0; MARKS]),
+            latencies: Vec::new(),
+        }
+    }
+
+    /// Begins a run. Frames of earlier ones are ignored.
+    pub fn begin(&mut self, started: Instant) {
+        self.flow = Flow::default();
+        self.first = self.next;
+        self.settled = self.next;
+        self.started = started;
+        self.progress = (self.next, started);
+        self.latencies.clear();
+    }
+
+    /// Sends what is due.
+    #[inline]
+    pub fn send(&mut self, sender: &mut impl Endpoint) {
+        let (most, due) = match self.load {
+            Load::Maximum => {
+                let on_their_way = match self.is_half {
+                    true => sender.unsent() as u64,
+                    false => self.next - self.settled,
+                };
+                (self.window.saturating_sub(on_their_way), 0.0)
+            }
+            Load::Rate(rate) => {
+                let offered = self.flow.sent + self.flow.refused;
+                let due = (self.started.elapsed().as_secs_f64() * rate) as u64;
+                (due.saturating_sub(offered), offered as f64 / rate)
+            }
+        };
+        let most = most.min(BATCH as u64);
+        if most == 0 {
+            return;
+        }
+        let (to, from, size, mut number) = (self.to, self.from, self.size, self.next);
+        let marks = &mut self.marks;
+        let sent = sender.send(most as usize, |frame| {
+            if number % SAMPLED == 0 {
+                marks[(number / SAMPLED) as usize % MARKS] = (due * 1e9) as u64;
+            }
+            fill(&mut frame[..size], to, from, number);
+            number += 1;
+            size
+        }) as u64;
+        self.next += sent;
+        self.flow.sent += sent;
+        if matches!(self.load, Load::Rate(_)) {
+            self.flow.refused += most - sent;
+        }
+    }
+
+    /// Checks what has arrived.
+    #[inline]
+    pub fn receive(&mut self, receiver: &mut impl Endpoint) {
+        if self.is_half {
+            return;
+        }
+        let source = [2, 0, 0, 0, 0, self.from];
+        receiver.receive(|frame| {
+            if frame.get(6..12) != Some(&source) {
+                // A kernel announces its addresses.
+                return;
+            }
+            match number(frame, self.size) {
+                Some(number) if number < self.first => (),
+                Some(number) if number < self.given_up => self.flow.received += 1,
+                Some(number) if (self.settled..self.next).contains(&number) => {
+                    self.flow.received += 1;
+                    self.settled = number + 1;
+                    if number % SAMPLED == 0 && self.latencies.len() < MOST_LATENCIES {
+                        let due = self.marks[(number / SAMPLED) as usize % MARKS];
+                        let now = self.started.elapsed().as_nanos() as u64;
+                        self.latencies.push(now.saturating_sub(due));
+                    }
+                }
+                _ => self.flow.damaged += 1,
+            }
+        });
+    }
+
+    /// Gives up frames on their way of which none has arrived for some time, so that others can be sent.
+    pub fn give_up(&mut self, now: Instant) {
+        let (settled, since) = self.progress;
+        if settled != self.settled {
+            self.progress = (self.settled, now);
+        } else if now.duration_since(since) > LOST_AFTER {
+            self.settled = self.next;
+            self.given_up = self.next;
+            self.progress = (self.settled, now);
+        }
+    }
+
+    /// Returns true if nothing is on its way.
+    pub fn is_settled(&self) -> bool {
+        self.is_half || self.settled == self.next
+    }
+
+    /// Ends a run: what is still on its way is lost.
+    pub fn end(&mut self, sender: &mut impl Endpoint) {
+        if self.is_half {
+            self.flow.received = self.flow.sent.saturating_sub(sender.unsent() as u64);
+        }
+        self.flow.lost = self.flow.sent.saturating_sub(self.flow.received);
+        self.settled = self.next;
+    }
+}
