@@ -1,5 +1,6 @@
 //! The other side of a port: memory, queues and frames as a VMM with its guest has them. For tests and benchmarks.
 
+pub mod any_endpoint;
 pub mod endpoint;
 pub mod kernel;
 mod packed;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use trapline_switch::cpu;
-use trapline_switch::driver::endpoint::AnyEndpoint;
+use trapline_switch::driver::any_endpoint::AnyEndpoint;
 use trapline_switch::driver::kernel::{configure, enter_namespace, PacketSocket, Tap};
 use trapline_switch::driver::traffic::{Direction, Frames, Load, Traffic};
 use trapline_switch::driver::vde::VdeSocket;
@@ -88,8 +88,21 @@ impl From<Way> for Direction {
     }
 }
 
+/// Time beyond that of the measurement after which a switch that does not answer is given up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    let options = Options::parse();
+    let limit = Duration::try_from_secs_f64(options.seconds).unwrap_or_default() + PATIENCE;
+    std::thread::spawn(move || {
+        std::thread::sleep(limit);
+        eprintln!(
+            "trapline-traffic: no end after {} s: the switch does not answer",
+            limit.as_secs()
+        );
+        std::process::exit(1);
+    });
+    match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("trapline-traffic: {error}");
@@ -107,6 +120,9 @@ fn run(options: &Options) -> Result<(), Failure> {
         .is_some_and(|rate| !(1.0..=1e9).contains(&rate))
     {
         return Err("--rate: expected 1 to 1e9 frames in a second".into());
+    }
+    if !(0.001..=86_400.0).contains(&options.seconds) {
+        return Err("--seconds: expected 0.001 to 86400".into());
     }
     let endpoints = endpoints(options)?;
     let cpus = options.cpu.zip(options.switch_cpu);

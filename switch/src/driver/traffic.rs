@@ -1,6 +1,7 @@
 //! Traffic between two endpoints, by one thread.
 
-use super::endpoint::{AnyEndpoint, Endpoint};
+use super::any_endpoint::AnyEndpoint;
+use super::endpoint::Endpoint;
 use super::stream::Stream;
 use super::{Peer, PeerError, Setup};
 use std::path::Path;
