@@ -13,6 +13,7 @@ mod inspect;
 mod irq;
 mod kernel_build;
 mod names;
+mod net;
 pub mod pages;
 mod plan;
 mod populate;
@@ -32,6 +33,7 @@ pub use history::{HistoryArgs, HistoryFormat};
 pub use inspect::{ExplainArgs, InspectArgs, ShowArgs};
 pub use irq::{Contradiction, IrqArgs};
 pub use kernel_build::KernelBuildArgs;
+pub use net::NetArgs;
 pub use plan::{PlanArgs, PlanCommand};
 pub use populate::{populate_methods, PopulateArgs};
 pub use report::ReportArgs;
@@ -115,6 +117,8 @@ pub enum Command {
     Boot(BootArgs),
     /// Measure the time to build a kernel, by number and placement of CPUs
     KernelBuild(KernelBuildArgs),
+    /// Measure the rate of packets through a switch or a network of this host, and loss and latency
+    Net(NetArgs),
     /// Compare two configurations: each operation is changed, equivalent or unsure
     Compare(CompareArgs),
     /// Find shifts in the figures of all stored runs, and what changed with them

@@ -19,11 +19,12 @@ pub fn export(args: &ExportArgs) -> Result<Status, Failure> {
     let mut store = Store::open_existing(&file)?;
     let run = show::chosen(&mut store, args.run)?;
     let run = store.load(run)?;
-    if outcome::builds(&run).is_some() {
+    if let Some(family) = outcome::family(&run) {
         return Err(Failure::usage(
             format!(
-                "run {} has no samples: it measured kernel builds",
-                run.info.id
+                "run {} has no samples: it measured {}",
+                run.info.id,
+                family.name()
             ),
             format!("trapline show --run {} --format json", run.info.id),
         ));

@@ -7,8 +7,12 @@ use crate::session::{open_store, Session};
 use std::time::Instant;
 use trapline_model::kernel_build::{BuildRequest, Size};
 use trapline_report::kernel_build::Matrix;
+use trapline_report::Family;
 use trapline_runner::{kernel_build, Failure, Interrupt, Resume, Status};
 use trapline_store::{Run, Store};
+
+/// What the runs measure, in messages.
+const FAMILY: &str = "kernel builds";
 
 /// Builds, stores and prints.
 ///
@@ -37,7 +41,7 @@ pub fn run_plan(
     format: Format,
 ) -> Result<Status, Failure> {
     // Checked before hours of building.
-    let format = supported(format)?;
+    let format = outcome::supported_by_family(FAMILY, format)?;
     let (size, context) = (request.size, session.context());
     let run = kernel_build::perform(store, request, Some(plan), &context, deadline)?;
     show(&run, size, format, &session.interrupt)
@@ -45,31 +49,9 @@ pub fn run_plan(
 
 fn show(run: &Run, size: Size, format: Format, interrupt: &Interrupt) -> Result<Status, Failure> {
     let matrix = Matrix::new(size, &run.builds);
-    print(&matrix, format)?;
-    Ok(outcome::interrupted(run, interrupt).unwrap_or_else(|| status(&matrix)))
-}
-
-/// Prints the builds of a run to standard output.
-///
-/// # Errors
-/// The format is not supported, or output cannot be written.
-pub fn print(matrix: &Matrix, format: Format) -> Result<(), Failure> {
-    let document = matrix.document(env!("CARGO_PKG_VERSION"));
-    outcome::print(&[document], supported(format)?)
-}
-
-/// Returns `format` if it is supported by kernel builds.
-///
-/// # Errors
-/// It is not.
-fn supported(format: Format) -> Result<Format, Failure> {
-    match format {
-        Format::Table | Format::Json | Format::Markdown => Ok(format),
-        _ => Err(Failure::usage(
-            "--format: not supported by kernel builds",
-            "choose table, json or markdown",
-        )),
-    }
+    let status = status(&matrix);
+    outcome::print_family(&Family::Builds(matrix), format)?;
+    Ok(outcome::interrupted(run, interrupt).unwrap_or(status))
 }
 
 fn status(matrix: &Matrix) -> Status {

@@ -22,6 +22,7 @@ mod irq;
 mod kernel_build;
 mod list;
 mod manual;
+mod net;
 mod optimisations;
 mod outcome;
 mod output_file;
@@ -81,6 +82,7 @@ fn execute(command: Command) -> Result<Status, Failure> {
         Command::Populate(args) => return populate::populate(&args),
         Command::Boot(args) => return boot::boot(&args),
         Command::KernelBuild(args) => return kernel_build::kernel_build(&args),
+        Command::Net(args) => return net::net(&args),
         Command::Baseline(args) => gate::baseline(&args)?,
         Command::Check(args) => return gate::check(&args),
         Command::Bisect(args) => return bisect::bisect(&args),

@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 use trapline_model::file::{self, Table};
 use trapline_model::irq::Settings;
 use trapline_model::kernel_build::BuildRequest;
+use trapline_model::packets::PacketRequest;
 use trapline_model::{Config, Observation, Overrides};
 use trapline_report::kernel_build::Matrix;
+use trapline_report::packets::Rates;
 use trapline_report::page::Study;
-use trapline_report::{Document, Report, Style};
+use trapline_report::{Document, Family, Report, Style};
 use trapline_runner::{is_running, request_text, Interrupt};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::{verdict, FailureKind, Summary, Value};
@@ -211,10 +213,37 @@ pub fn interrupted(run: &Run, interrupt: &Interrupt) -> Option<Status> {
     Some(Status::Interrupted(signal))
 }
 
-/// Returns the table of kernel builds, if it is a run of those.
-pub fn builds(run: &Run) -> Option<Matrix> {
-    let request: BuildRequest = run.info.request.parse().ok()?;
-    Some(Matrix::new(request.size, &run.builds))
+/// Returns what a run of kernel builds or of packets has measured; `None` of other runs.
+pub fn family(run: &Run) -> Option<Family> {
+    let request = &run.info.request;
+    if let Ok(request) = request.parse::<BuildRequest>() {
+        return Some(Family::Builds(Matrix::new(request.size, &run.builds)));
+    }
+    let request: PacketRequest = request.parse().ok()?;
+    Some(Family::Packets(Rates::new(&request, &run.trials)))
+}
+
+/// Prints kernel builds or packets.
+///
+/// # Errors
+/// The format is not supported, or output cannot be written.
+pub fn print_family(family: &Family, format: Format) -> Result<(), Failure> {
+    let format = supported_by_family(family.name(), format)?;
+    print(&[family.document(env!("CARGO_PKG_VERSION"))], format)
+}
+
+/// Returns `format` if kernel builds and packets have it.
+///
+/// # Errors
+/// They do not.
+pub fn supported_by_family(family: &str, format: Format) -> Result<Format, Failure> {
+    match format {
+        Format::Table | Format::Json | Format::Markdown => Ok(format),
+        _ => Err(Failure::usage(
+            format!("--format: not supported by {family}"),
+            "choose table, json or markdown",
+        )),
+    }
 }
 
 /// Prints bar charts of a stored run.

@@ -174,6 +174,10 @@ impl EventHandler for Progress {
             RunEvent::BuildStarted(environment, column) => {
                 self.bar().set_message(format!("{environment} {column}"));
             }
+            RunEvent::TrialStarted(trial) => {
+                self.bar()
+                    .set_message(format!("{}: {}", trial.path, trial.frames));
+            }
             RunEvent::BootDone => self.bar().inc(1),
             RunEvent::Finished => self.bar().finish_and_clear(),
         }

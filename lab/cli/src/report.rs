@@ -52,11 +52,11 @@ fn profile(path: &Path) -> Result<Profile, Failure> {
 }
 
 fn page(run: &Run, profiles: &[Profile]) -> String {
-    let builds = outcome::builds(run);
+    let family = outcome::family(run);
     let source = report_page::Source {
         studies: &outcome::studies(run),
         profiles,
-        builds: builds.as_ref(),
+        family: family.as_ref(),
         run: &report_page::Run {
             number: run.info.id.0,
             started: show::date(run.info.started_at),

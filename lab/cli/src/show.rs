@@ -3,7 +3,7 @@
 use crate::args::ShowArgs;
 use crate::failure::{Failure, Status};
 use crate::store_path::store_path;
-use crate::{kernel_build, outcome, recorded_command, terminal};
+use crate::{outcome, recorded_command, terminal};
 use std::time::{Duration, SystemTime};
 use trapline_store::{RunId, RunInfo, Store};
 
@@ -21,8 +21,8 @@ pub fn show(args: &ShowArgs) -> Result<Status, Failure> {
     }
     let run = chosen(&mut store, args.run)?;
     let run = store.load(run)?;
-    if let Some(builds) = outcome::builds(&run) {
-        kernel_build::print(&builds, args.output.format)?;
+    if let Some(family) = outcome::family(&run) {
+        outcome::print_family(&family, args.output.format)?;
         return Ok(Status::Done);
     }
     outcome::print_run(&run, &outcome::reports(&run), &args.output, &args.store)?;

@@ -20,6 +20,7 @@ mod loads;
 mod needs;
 mod network;
 mod observe;
+pub mod packets;
 mod process_guest;
 mod recording;
 mod replay;

@@ -24,6 +24,7 @@ mod named;
 pub mod names;
 pub mod observed;
 mod overrides;
+pub mod packets;
 pub mod populate;
 pub mod preset;
 pub mod request;

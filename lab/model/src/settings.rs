@@ -92,9 +92,12 @@ const LONGEST_VALUE: usize = 12;
 /// Format of the store that has the columns of all settings without a later one.
 const FIRST_FORMAT: i64 = 9;
 
-/// Returns the format of the store in which every setting has a column.
+/// The format with trials of packets, which has no setting of its own.
+pub const FORMAT_WITH_TRIALS: i64 = 17;
+
+/// Returns the format of the store in which every setting has a column, and trials a table.
 pub const fn store_format() -> i64 {
-    let (mut newest, mut row) = (FIRST_FORMAT, 0);
+    let (mut newest, mut row) = (FORMAT_WITH_TRIALS, 0);
     while row < SETTINGS.len() {
         if SETTINGS[row].format > newest {
             newest = SETTINGS[row].format;

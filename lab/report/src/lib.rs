@@ -16,6 +16,7 @@ mod co_tenants;
 pub mod compare;
 mod csv;
 mod document;
+mod family;
 pub mod figures;
 mod findings;
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod junit;
 pub mod kernel_build;
 mod notes;
 mod optimisations;
+pub mod packets;
 pub mod page;
 mod plot;
 mod populate;
@@ -39,6 +41,7 @@ mod timelines;
 
 pub use document::style::Style;
 pub use document::{render, Document, Format};
+pub use family::Family;
 pub use irq::{verdicts, Verdict};
 pub use plot::plot;
 pub use report::{CoTenant, Optimisation, Report};

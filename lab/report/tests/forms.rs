@@ -226,7 +226,7 @@ fn the_page_has_each_part_once_and_its_clocks_apart() {
             observations: vec![],
         }],
         profiles: &[],
-        builds: None,
+        family: None,
         run: &page::Run {
             number: 7,
             ..page::Run::default()

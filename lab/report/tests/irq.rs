@@ -94,7 +94,7 @@ fn the_page_has_the_intervals_and_verdicts_of_the_tables() {
         observations: vec![],
     }];
     let text = page::page(&page::Source {
-        builds: None,
+        family: None,
         studies: &studies,
         profiles: &[],
         run: &page::Run::default(),

@@ -107,7 +107,7 @@ fn a_page_of_everything_stays_small() {
     }];
     let run = page::Run::default();
     let text = page::page(&page::Source {
-        builds: None,
+        family: None,
         studies: &studies,
         profiles: &[],
         run: &run,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 use trapline_environments::Progress;
 use trapline_model::kernel_build::Column;
+use trapline_model::packets::PlannedTrial;
 use trapline_model::{EnvironmentId, PlannedBoot};
 
 /// A step of a run.
@@ -21,6 +22,8 @@ pub enum RunEvent<'a> {
     BootProgress(&'a PlannedBoot, Progress),
     /// A kernel build starts.
     BuildStarted(EnvironmentId, Column),
+    /// Trials of packets start.
+    TrialStarted(&'a PlannedTrial),
     /// A single task of unknown length starts.
     TaskStarted(&'a str),
     /// A boot or build is over.

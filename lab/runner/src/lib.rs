@@ -24,6 +24,7 @@ mod inventory;
 pub mod irq_tracer;
 pub mod kernel_build;
 mod options;
+pub mod packets;
 pub mod profiles;
 pub mod request_text;
 mod resume;

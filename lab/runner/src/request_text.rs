@@ -4,7 +4,7 @@ use crate::context::RunContext;
 use crate::inventory::Inventory;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{block, OpSet};
-use trapline_model::{irq, kernel_build, names, request, Config, Request};
+use trapline_model::{irq, kernel_build, names, packets, request, Config, Request};
 use trapline_stats::history::SeriesSettings;
 use trapline_store::RunInfo;
 
@@ -34,6 +34,12 @@ impl RecordedRequest {
             [context.inventory].into_iter(),
             context,
         )
+    }
+
+    /// Records a request for rates of packets.
+    pub fn of_packets(request: &packets::PacketRequest, context: &RunContext<'_>) -> Self {
+        let inventories = [context.inventory].into_iter();
+        Self::new(request.to_string(), inventories, context)
     }
 
     fn new<'a>(
@@ -85,9 +91,11 @@ pub fn describe(request: &Request) -> String {
 }
 
 /// Returns the operations of a recorded request: all known ones if this version cannot parse them, and
-/// none for kernel builds.
+/// none for kernel builds and packets.
 pub fn operations(words: &str) -> OpSet {
-    if words.parse::<kernel_build::BuildRequest>().is_ok() {
+    if words.parse::<kernel_build::BuildRequest>().is_ok()
+        || words.parse::<packets::PacketRequest>().is_ok()
+    {
         return 0;
     }
     let mut words = words.split(' ').skip_while(|word| *word != "--workload");

@@ -20,6 +20,7 @@ pub mod history;
 pub mod irq;
 pub mod modes;
 pub mod order;
+pub mod packets;
 pub mod paired;
 pub mod rng;
 mod sorted;

@@ -25,6 +25,7 @@ mod read;
 mod rows;
 mod schema;
 mod settings;
+mod trials;
 mod write;
 
 pub use error::{Problem, StoreError};
@@ -36,6 +37,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trapline_model::kernel_build::Build;
+use trapline_model::packets::Trial;
 use trapline_model::{Config, Observation};
 
 /// Timeout for the lock of another process that writes to the same store.
@@ -91,7 +93,7 @@ pub struct RunInfo {
     pub version: String,
     /// Facts of the host.
     pub facts: BTreeMap<String, String>,
-    /// Number of stored boots; each kernel build is one.
+    /// Number of stored boots; each kernel build and each trial of packets is one.
     pub boots: u64,
     /// Identifies the process that last added to the run; `None` in formats 1 to 3.
     pub owner: Option<String>,
@@ -110,6 +112,8 @@ pub struct Run {
     pub skips: Vec<(Config, String)>,
     /// Kernel builds, in the order in which they were stored.
     pub builds: Vec<Build>,
+    /// Trials of packets, in the order in which they were stored.
+    pub trials: Vec<Trial>,
 }
 
 /// Checks that an existing file is a regular file and readable. SQLite would report neither.
@@ -222,6 +226,14 @@ impl Store {
     /// See [`Problem`].
     pub fn add_build(&mut self, run: RunId, build: &Build) -> Result<(), StoreError> {
         self.attempt(|connection| builds::add(connection, run, build))
+    }
+
+    /// Stores a trial of packets.
+    ///
+    /// # Errors
+    /// See [`Problem`].
+    pub fn add_trial(&mut self, run: RunId, trial: &Trial) -> Result<(), StoreError> {
+        self.attempt(|connection| trials::add(connection, run, trial))
     }
 
     /// Returns the boots of a run: configuration and replicate.

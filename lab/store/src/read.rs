@@ -4,7 +4,7 @@
 //! damage.
 
 use crate::rows::{collect, damage, environment, facts, unsigned};
-use crate::{builds, pack, schema, settings, Problem, Run, RunId, RunInfo};
+use crate::{builds, pack, schema, settings, trials, Problem, Run, RunId, RunInfo};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Op, Stage, Workload};
@@ -14,9 +14,11 @@ use trapline_model::{Clock, Config, Launch, Observation, Operation, Outcome, Sam
 fn select_runs(connection: &Connection) -> Result<String, Problem> {
     let further = schema::owner_and_plan(connection)?;
     let builds = schema::builds_of_run(connection)?;
+    let trials = schema::trials_of_run(connection)?;
     Ok(format!(
         "SELECT id, started_at, finished_at, seed, request, version, facts,
-         (SELECT count(*) FROM boots WHERE run = runs.id) + {builds}, {further} FROM runs"
+         (SELECT count(*) FROM boots WHERE run = runs.id) + {builds} + {trials},
+         {further} FROM runs"
     ))
 }
 
@@ -47,6 +49,7 @@ pub fn load(connection: &mut Connection, run: RunId) -> Result<Run, Problem> {
         observations: observations(&view, run)?,
         skips: skips(&view, run)?,
         builds: builds::of(&view, run)?,
+        trials: trials::of(&view, run)?,
     })
 }
 

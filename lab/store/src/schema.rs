@@ -5,7 +5,7 @@
 
 use crate::{settings, Problem};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
-use trapline_model::settings::store_format;
+use trapline_model::settings::{store_format, FORMAT_WITH_TRIALS as WITH_TRIALS};
 
 /// The format that this version writes (`PRAGMA user_version`).
 pub const VERSION: i64 = store_format();
@@ -150,12 +150,44 @@ CREATE TABLE builds (            -- of a kernel, of a run that has nothing else
 CREATE INDEX builds_of_run ON builds (run);
 ";
 
+/// Added to format 16.
+const TRIALS: &str = "
+CREATE TABLE trials (            -- of packets, of a run that has nothing else
+    id            INTEGER PRIMARY KEY,
+    run           INTEGER NOT NULL REFERENCES runs,
+    round         INTEGER NOT NULL, -- which trial of its cell, from 0
+    path          TEXT NOT NULL,    -- name of what forwards
+    size          INTEGER NOT NULL, -- bytes of a frame, without checksum
+    ring          TEXT NOT NULL,    -- split or packed
+    direction     TEXT NOT NULL,    -- one, both or half
+    purpose       TEXT NOT NULL,    -- maximum, half-load, given or search
+    offered       REAL,             -- frames a second of each sender; NULL: as many as arrive
+    outcome       TEXT NOT NULL,    -- done, skipped or failed
+    reason        TEXT,             -- of a skip or failure; else NULL
+    duration_ns   INTEGER,          -- time in which frames were sent; if done, as all that follows
+    sent          INTEGER,          -- frames that were accepted
+    refused       INTEGER,          -- frames that were due, but not accepted
+    received      INTEGER,          -- frames that arrived
+    damaged       INTEGER,
+    ports_cpu_ns  INTEGER,          -- CPU time of the thread that sends and receives
+    forwarder_cpu_ns INTEGER,       -- and of the forwarder; NULL: the kernel forwards
+    kicks         INTEGER,          -- notifications to the forwarder
+    calls         INTEGER,          -- and from it
+    p50_ns        INTEGER,          -- latency; NULL with the maximum load
+    p99_ns        INTEGER,
+    max_ns        INTEGER,
+    round_trip_ns REAL              -- of a cache line between both CPUs
+);
+CREATE INDEX trials_of_run ON trials (run);
+";
+
 /// Statements that add what a format before the first of each pair lacks.
-const ADDED: [(i64, &str); 4] = [
+const ADDED: [(i64, &str); 5] = [
     (WITH_INTERRUPTS, INTERRUPTS),
     (WITH_REQUESTS, REQUESTS),
     (WITH_VARIANTS, VARIANTS),
     (WITH_BUILDS, BUILDS),
+    (WITH_TRIALS, TRIALS),
 ];
 
 /// Creates the tables of an empty file, migrates a store of an earlier format, and refuses other files.
@@ -218,6 +250,20 @@ pub fn has_requests(connection: &Connection) -> Result<bool, Problem> {
 /// Returns true if the store has kernel builds.
 pub fn has_builds(connection: &Connection) -> Result<bool, Problem> {
     Ok(pragma(connection, "user_version")? >= WITH_BUILDS)
+}
+
+/// Returns true if the store has trials of packets.
+pub fn has_trials(connection: &Connection) -> Result<bool, Problem> {
+    Ok(pragma(connection, "user_version")? >= WITH_TRIALS)
+}
+
+/// Returns the SQL expression for the number of trials of a run that were not skipped.
+pub fn trials_of_run(connection: &Connection) -> Result<&'static str, Problem> {
+    Ok(if has_trials(connection)? {
+        "(SELECT count(*) FROM trials WHERE run = runs.id AND outcome <> 'skipped')"
+    } else {
+        "0"
+    })
 }
 
 /// Returns the SQL expression for the number of builds of a run that were not skipped.

@@ -36,6 +36,7 @@ mod nested;
 mod net;
 mod network;
 mod nova;
+mod packets;
 mod plan;
 mod populate;
 mod process;

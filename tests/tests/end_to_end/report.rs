@@ -31,7 +31,7 @@ fn page() -> &'static Path {
     file
 }
 
-fn create_page(place: &Place, name: &str) -> PathBuf {
+pub(super) fn create_page(place: &Place, name: &str) -> PathBuf {
     let file = place.path().join(name);
     let result = place.run_storing("report", &format!("--output {}", file.display()));
     assert_eq!(result.status, Some(0), "{}", result.stderr);

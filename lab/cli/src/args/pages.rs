@@ -21,7 +21,7 @@ const NO_PAGE: Page = Page {
 };
 
 /// Pages by command.
-pub const PAGES: [Page; 16] = [
+pub const PAGES: [Page; 17] = [
     Page {
         command: "trapline",
         examples: &[
@@ -135,6 +135,31 @@ power button, h prints help, and a sends Ctrl-A itself.",
     Page {
         command: "kernel-build",
         examples: &[("trapline kernel-build --env host,kvm/linux --cpus 1,2", "")],
+        ..NO_PAGE
+    },
+    Page {
+        command: "net",
+        notes: "\
+A path is a forwarder between two ports. The ports are one thread without guests:
+they send numbered frames and check each that arrives. Others are compared with
+the first path, in rounds that measure each once.
+
+--forwarder gives a program between two vhost-user sockets, {a} and {b}, which
+it opens; {cpu} is the CPU that it is to use.",
+        examples: &[
+            (
+                "trapline net",
+                "the switch, and what this host has beside it",
+            ),
+            (
+                "trapline net --path switch,testpmd --load search",
+                "with the rates without loss",
+            ),
+            (
+                "trapline net --path switch,mine --forwarder 'mine=./mine {a} {b}'",
+                "",
+            ),
+        ],
         ..NO_PAGE
     },
     Page {

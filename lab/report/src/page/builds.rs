@@ -13,7 +13,7 @@ use trapline_model::{Clock, EnvironmentId};
 /// All sections of the page.
 pub fn sections(context: &Context<'_>, matrix: &Matrix) -> Vec<Section> {
     vec![
-        headline::of_builds(context, &in_words(matrix)),
+        headline::of_words(context, &in_words(matrix)),
         context.section("builds", "Kernel builds", body(matrix)),
         facts::of_builds(context, &matrix.facts),
     ]

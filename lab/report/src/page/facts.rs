@@ -27,6 +27,18 @@ pub fn section(context: &Context<'_>) -> Section {
 
 /// Returns the facts of a run of kernel builds.
 pub fn of_builds(context: &Context<'_>, facts: &BTreeMap<String, String>) -> Section {
+    of_facts(
+        context,
+        html! { details { summary { "The builds" } (list(facts)) } },
+    )
+}
+
+/// Returns the facts of a run without facts of its own.
+pub fn of_run(context: &Context<'_>) -> Section {
+    of_facts(context, html! {})
+}
+
+fn of_facts(context: &Context<'_>, further: Markup) -> Section {
     context.section(
         "facts",
         "Facts",
@@ -35,7 +47,7 @@ pub fn of_builds(context: &Context<'_>, facts: &BTreeMap<String, String>) -> Sec
             (run(context))
             div.facts {
                 details open { summary { "This host" } (list(&context.report().facts)) }
-                details { summary { "The builds" } (list(facts)) }
+                (further)
             }
         },
     )

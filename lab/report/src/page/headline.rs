@@ -37,8 +37,8 @@ pub fn section(context: &Context<'_>) -> Section {
     )
 }
 
-/// Returns the headline of a run of kernel builds.
-pub fn of_builds(context: &Context<'_>, words: &str) -> Section {
+/// Returns a headline of one sentence.
+pub fn of_words(context: &Context<'_>, words: &str) -> Section {
     let body = html! {
         p.place { (place(context)) }
         h1 { (words) }

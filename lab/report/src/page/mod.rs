@@ -21,9 +21,11 @@ mod headline;
 mod help;
 mod interrupts;
 mod labels;
+mod log_plot;
 mod map;
 mod memory;
 mod overlay;
+mod packets;
 mod profile;
 mod reference;
 mod remarks;
@@ -38,8 +40,8 @@ pub use profile::{BadProfile, Profile};
 pub use trend::page as trend;
 
 use crate::document::{self, Document};
+use crate::family::Family;
 use crate::figures::clock_title;
-use crate::kernel_build::{self, Matrix};
 use crate::{json, Report};
 use context::Context;
 use maud::{html, Markup};
@@ -53,8 +55,8 @@ pub struct Source<'a> {
     pub studies: &'a [Study],
     /// Instruction profiles, which are not in the store.
     pub profiles: &'a [Profile],
-    /// Its builds of kernels, if it is a run of those: it has nothing else then.
-    pub builds: Option<&'a Matrix>,
+    /// What it has measured, if it is builds of kernels or packets: it has nothing else then.
+    pub family: Option<&'a Family>,
     /// The run.
     pub run: &'a Run,
 }
@@ -88,10 +90,10 @@ pub fn page(source: &Source<'_>) -> String {
     let studies = source.studies.iter().enumerate();
     let contexts = studies.map(|(number, study)| Context::new(source.run, study, number));
     let contexts: Vec<Context<'_>> = contexts.collect();
-    if let (Some(matrix), Some(first)) = (source.builds, contexts.first()) {
-        let sections = builds::sections(first, matrix);
-        let object = kernel_build::json::object(matrix, &first.report().version);
+    if let (Some(family), Some(first)) = (source.family, contexts.first()) {
+        let object = family.document(&first.report().version).object;
         let data = document::json::render(&[&object], false);
+        let sections = of_family(first, family);
         return shell::document(&Head::of(&contexts), &sections, &data).into_string();
     }
     let mut sections: Vec<Section> = contexts.iter().flat_map(sections).collect();
@@ -111,6 +113,14 @@ pub fn page(source: &Source<'_>) -> String {
         .collect();
     let data = document::json::render(&objects.iter().collect::<Vec<_>>(), false);
     shell::document(&Head::of(&contexts), &sections, &data).into_string()
+}
+
+/// Returns the sections of a run of builds or packets.
+fn of_family(context: &Context<'_>, family: &Family) -> Vec<Section> {
+    match family {
+        Family::Builds(matrix) => builds::sections(context, matrix),
+        Family::Packets(rates) => packets::sections(context, rates),
+    }
 }
 
 /// Sections without figures.

@@ -1,0 +1,181 @@
+//! Arguments of `net`.
+
+use super::pages::after_help;
+use super::{PlainFormat, RunOptions};
+use clap::{Args, ValueEnum};
+use trapline_environments::packets::PacketPath;
+use trapline_model::packets::{Direction, PacketRequest, Ring};
+use trapline_runner::Failure;
+
+/// Arguments of `trapline net`.
+#[derive(Args, Debug)]
+#[command(after_help = after_help("net"))]
+pub struct NetArgs {
+    /// Forwarders to measure: switch, testpmd, veth, bridge, vde, or a name of --forwarder [default: all that
+    /// are installed]
+    #[arg(long = "path", value_name = "P,P", value_delimiter = ',')]
+    pub paths: Vec<String>,
+    /// A forwarder between two vhost-user sockets: its command, with {a} and {b} for them, and {cpu} for its CPU
+    #[arg(long = "forwarder", value_name = "NAME=COMMAND")]
+    pub forwarders: Vec<String>,
+    /// Bytes of a frame, without its checksum of 4 bytes
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = PacketRequest::SIZES,
+          value_parser = clap::value_parser!(u32).range(60..=1514))]
+    pub size: Vec<u32>,
+    /// Format of queues of virtio
+    #[arg(long, value_enum, value_name = "R,R", value_delimiter = ',', default_values_t = [RingName::Split])]
+    pub ring: Vec<RingName>,
+    /// Ports that send
+    #[arg(long, value_enum, value_name = "D,D", value_delimiter = ',', default_values_t = [DirectionName::One])]
+    pub direction: Vec<DirectionName>,
+    /// Frames a second that each port sends, or 'search' for the rates without loss and with 0.5% [default: as
+    /// many as arrive, and half as many for the latency]
+    #[arg(long, value_name = "N|search")]
+    pub load: Option<Load>,
+    /// Duration of a trial, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(10..=600_000))]
+    pub duration: u32,
+    /// Rounds, each of which measures every path once
+    #[arg(long, value_name = "N", default_value_t = PacketRequest::ROUNDS, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub rounds: u32,
+    /// CPU of the ports, and that of the forwarder [default: the last two of this process]
+    #[arg(long, value_name = "P,F", value_delimiter = ',', num_args = 1)]
+    pub cpus: Vec<u32>,
+    /// Seed for the order of trials [default: random, recorded]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
+    pub format: PlainFormat,
+    #[command(flatten)]
+    pub run_options: RunOptions,
+}
+
+/// Format of queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RingName {
+    /// Split (virtio 1.2, 2.7)
+    Split,
+    /// Packed (virtio 1.2, 2.8)
+    Packed,
+}
+
+impl From<RingName> for Ring {
+    fn from(ring: RingName) -> Self {
+        match ring {
+            RingName::Split => Self::Split,
+            RingName::Packed => Self::Packed,
+        }
+    }
+}
+
+/// Ports that send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DirectionName {
+    /// The first to the second
+    One,
+    /// Both to each other
+    Both,
+    /// The first to the forwarder; the second does not receive
+    Half,
+}
+
+impl From<DirectionName> for Direction {
+    fn from(direction: DirectionName) -> Self {
+        match direction {
+            DirectionName::One => Self::One,
+            DirectionName::Both => Self::Both,
+            DirectionName::Half => Self::Half,
+        }
+    }
+}
+
+/// Offered load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// Frames a second.
+    Rate(f64),
+    /// The rates without loss, and with 0.5%.
+    Search,
+}
+
+impl std::str::FromStr for Load {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "search" {
+            return Ok(Self::Search);
+        }
+        let rate = text.parse().ok().filter(|it| (1.0..=1e9).contains(it));
+        rate.map(Self::Rate)
+            .ok_or("expected 1 to 1e9 frames a second, or 'search'")
+    }
+}
+
+impl NetArgs {
+    /// Returns the paths to measure.
+    ///
+    /// # Errors
+    /// One has no known name, or a command is invalid.
+    pub fn paths(&self) -> Result<Vec<PacketPath>, Failure> {
+        let given = self.forwarders.iter().map(|it| forwarder(it));
+        let given = given.collect::<Result<Vec<_>, _>>()?;
+        let names: Vec<&str> = match self.paths.as_slice() {
+            [] => {
+                let known = PacketPath::names().into_iter();
+                known
+                    .chain(given.iter().map(|path| path.name.as_str()))
+                    .collect()
+            }
+            named => named.iter().map(String::as_str).collect(),
+        };
+        let path = |name: &str| {
+            let given = given.iter().find(|path| path.name == name).cloned();
+            given.or_else(|| PacketPath::known(name)).ok_or_else(|| {
+                let known = PacketPath::names().join(", ");
+                Failure::usage(
+                    format!("unknown value '{name}' for '--path'"),
+                    format!("choose from {known}, or give it with --forwarder {name}=COMMAND"),
+                )
+            })
+        };
+        names.into_iter().map(path).collect()
+    }
+
+    /// Returns the request for some paths, on these CPUs.
+    pub fn request(&self, paths: &[PacketPath], cpus: [u32; 2]) -> PacketRequest {
+        PacketRequest {
+            paths: paths.iter().map(|path| path.name.clone()).collect(),
+            sizes: self.size.clone(),
+            rings: self.ring.iter().map(|ring| (*ring).into()).collect(),
+            directions: self.direction.iter().map(|it| (*it).into()).collect(),
+            rate: self.load.and_then(|load| match load {
+                Load::Rate(rate) => Some(rate),
+                Load::Search => None,
+            }),
+            search: self.load == Some(Load::Search),
+            milliseconds: self.duration,
+            rounds: self.rounds,
+            cpus,
+            seed: self.seed.unwrap_or_else(trapline_runner::random_seed),
+        }
+    }
+}
+
+/// Parses `NAME=COMMAND`.
+fn forwarder(text: &str) -> Result<PacketPath, Failure> {
+    let failure = |reason: &str| {
+        Failure::usage(
+            format!("--forwarder {text}: {reason}"),
+            "write NAME='COMMAND {a} {b}': vhost-user sockets that it opens",
+        )
+    };
+    let (name, command) = text
+        .split_once('=')
+        .ok_or_else(|| failure("'=' is missing"))?;
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || it == '-';
+    if name.is_empty() || !name.chars().all(is_plain) {
+        return Err(failure("a name has letters, digits and '-'"));
+    }
+    PacketPath::custom(name, command).map_err(|reason| failure(&reason))
+}

@@ -1,0 +1,54 @@
+//! `trapline net`: measures rates and latencies of packets through forwarders.
+
+use crate::args::NetArgs;
+use crate::outcome;
+use crate::session::{open_store, Session};
+use rustix::thread::{sched_getaffinity, CpuSet};
+use trapline_model::EnvironmentId;
+use trapline_report::packets::Rates;
+use trapline_report::Family;
+use trapline_runner::{packets, Failure, Status};
+
+/// Measures, stores and prints.
+///
+/// # Errors
+/// An option is invalid, a part is missing, the store cannot be written, or output cannot.
+pub fn net(args: &NetArgs) -> Result<Status, Failure> {
+    let paths = args.paths()?;
+    let request = args.request(&paths, cpus(&args.cpus)?);
+    let mut store = open_store(&args.run_options)?;
+    let inventory = args.run_options.environment_options.inventory()?;
+    let session = Session::open(&args.run_options, inventory)?;
+    session.warn_of_load(&[EnvironmentId::HOST.into()], args.run_options.quiet);
+    let run = packets::perform(&mut store, &request, &paths, &session.context())?;
+    let rates = Rates::new(&request, &run.trials);
+    let status = match rates.is_good() {
+        true => Status::Done,
+        false => Status::Failed,
+    };
+    outcome::print_family(&Family::Packets(rates), args.format.into())?;
+    Ok(outcome::interrupted(&run, &session.interrupt).unwrap_or(status))
+}
+
+/// Returns the CPU of the ports and that of the forwarder.
+fn cpus(named: &[u32]) -> Result<[u32; 2], Failure> {
+    let affinity = sched_getaffinity(None).map_err(|error| Failure::from_error(&error))?;
+    let all = 0..CpuSet::MAX_CPU as u32;
+    let usable: Vec<u32> = all.filter(|cpu| affinity.is_set(*cpu as usize)).collect();
+    match (named, usable.as_slice()) {
+        ([], [.., forwarder, ports]) => Ok([*ports, *forwarder]),
+        ([], _) => Err(Failure::usage(
+            "net needs two CPUs, and this process may use one",
+            "allow more, as with 'taskset -c 0,1'",
+        )),
+        ([ports, forwarder], _)
+            if ports != forwarder && named.iter().all(|cpu| usable.contains(cpu)) =>
+        {
+            Ok([*ports, *forwarder])
+        }
+        _ => Err(Failure::usage(
+            format!("--cpus: expected two of the CPUs of this process, not {named:?}"),
+            format!("name two of {usable:?}, as --cpus 1,0"),
+        )),
+    }
+}

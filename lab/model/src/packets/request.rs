@@ -1,0 +1,213 @@
+//! A request for rates of packets, and its expansion to trials.
+
+use super::{Direction, Frames, Ring};
+use crate::expand::Order;
+use std::fmt;
+use std::str::FromStr;
+
+/// A request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PacketRequest {
+    /// Names of the paths.
+    pub paths: Vec<String>,
+    /// Sizes of frames, in bytes without checksum.
+    pub sizes: Vec<u32>,
+    /// Formats of queues.
+    pub rings: Vec<Ring>,
+    /// Who sends.
+    pub directions: Vec<Direction>,
+    /// Offered load of each sender, in frames a second.
+    pub rate: Option<f64>,
+    /// Search the rates without loss, and with 0.5%.
+    pub search: bool,
+    /// Duration of a trial, in milliseconds.
+    pub milliseconds: u32,
+    /// Rounds.
+    pub rounds: u32,
+    /// CPU of the ports, and that of the forwarder.
+    pub cpus: [u32; 2],
+    /// Seed of the order.
+    pub seed: u64,
+}
+
+/// A planned trial, or several of one cell.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PlannedTrial {
+    /// Index among the trials of its cell, from 0.
+    pub round: u32,
+    /// Name of the path.
+    pub path: String,
+    /// Frames.
+    pub frames: Frames,
+}
+
+/// Invalid text of a [`PacketRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid request of packets: {0}")]
+pub struct InvalidRequest(pub String);
+
+/// First word of a request.
+const COMMAND: &str = "net";
+
+impl PacketRequest {
+    /// Default sizes: the shortest frame, and those of the fourth source document's table.
+    pub const SIZES: [u32; 3] = [60, 200, 1500];
+    /// Default number of rounds: the smallest whose ratios have an interval of 93.75%.
+    pub const ROUNDS: u32 = 5;
+
+    /// Returns the trials in the order of their execution.
+    pub fn expand(&self) -> Vec<PlannedTrial> {
+        let mut cells = Vec::new();
+        for (size, ring, direction) in self.tables() {
+            for path in &self.paths {
+                let frames = Frames {
+                    size,
+                    ring,
+                    direction,
+                };
+                cells.push((path, frames));
+            }
+        }
+        let orders = Order::new(cells.len(), self.seed);
+        let rounds = (0..self.rounds).zip(orders);
+        let planned = rounds.flat_map(|(round, order)| {
+            let cells = order.into_iter().map(|place| cells[place]);
+            cells.map(move |(path, frames)| PlannedTrial {
+                round,
+                path: path.clone(),
+                frames,
+            })
+        });
+        planned.collect()
+    }
+
+    fn tables(&self) -> Vec<(u32, Ring, Direction)> {
+        let mut all = Vec::new();
+        for direction in &self.directions {
+            for ring in &self.rings {
+                all.extend(self.sizes.iter().map(|size| (*size, *ring, *direction)));
+            }
+        }
+        all
+    }
+}
+
+fn list<T>(values: &[T], name: impl Fn(&T) -> String) -> String {
+    values.iter().map(name).collect::<Vec<_>>().join(",")
+}
+
+/// Formats the words of a command line.
+impl fmt::Display for PacketRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [ports, forwarder] = self.cpus;
+        write!(
+            f,
+            "{COMMAND} --path {} --size {} --ring {} --direction {} --milliseconds {} --rounds {} \
+             --cpus {ports},{forwarder} --seed {}",
+            self.paths.join(","),
+            list(&self.sizes, u32::to_string),
+            list(&self.rings, |it| it.name().to_owned()),
+            list(&self.directions, |it| it.name().to_owned()),
+            self.milliseconds,
+            self.rounds,
+            self.seed,
+        )?;
+        if let Some(rate) = self.rate {
+            write!(f, " --load {rate}")?;
+        }
+        match self.search {
+            true => write!(f, " --load search"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Parses the words of a command line.
+impl FromStr for PacketRequest {
+    type Err = InvalidRequest;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRequest> {
+        parse(text).ok_or_else(|| InvalidRequest(text.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Option<PacketRequest> {
+    let words: Vec<_> = text.strip_prefix(COMMAND)?.split_whitespace().collect();
+    let mut request = PacketRequest {
+        paths: Vec::new(),
+        sizes: Vec::new(),
+        rings: Vec::new(),
+        directions: Vec::new(),
+        rate: None,
+        search: false,
+        milliseconds: 0,
+        rounds: 0,
+        cpus: [0; 2],
+        seed: 0,
+    };
+    for pair in words.chunks(2) {
+        let [name, value] = pair else {
+            return None;
+        };
+        match *name {
+            "--path" => request.paths = value.split(',').map(str::to_owned).collect(),
+            "--size" => request.sizes = each(value, |size| size.parse().ok())?,
+            "--ring" => request.rings = each(value, Ring::from_name)?,
+            "--direction" => request.directions = each(value, Direction::from_name)?,
+            "--milliseconds" => request.milliseconds = value.parse().ok()?,
+            "--rounds" => request.rounds = value.parse().ok()?,
+            "--cpus" => request.cpus = each(value, |cpu| cpu.parse().ok())?.try_into().ok()?,
+            "--seed" => request.seed = value.parse().ok()?,
+            "--load" if *value == "search" => request.search = true,
+            "--load" => request.rate = Some(value.parse().ok()?),
+            _ => return None,
+        }
+    }
+    Some(request)
+}
+
+fn each<T>(list: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
+    list.split(',').map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> PacketRequest {
+        PacketRequest {
+            paths: vec!["switch".to_owned(), "veth".to_owned()],
+            sizes: vec![60, 1500],
+            rings: vec![Ring::Split, Ring::Packed],
+            directions: vec![Direction::Both],
+            rate: Some(1e6),
+            search: true,
+            milliseconds: 500,
+            rounds: 3,
+            cpus: [1, 0],
+            seed: 9,
+        }
+    }
+
+    #[test]
+    fn requests_are_stored_as_words() {
+        let request = request();
+        assert_eq!(request.to_string().parse(), Ok(request.clone()));
+        let words = "net --path switch --size 60 --ring odd";
+        assert!(words.parse::<PacketRequest>().is_err());
+        assert!("kernel-build --size mini".parse::<PacketRequest>().is_err());
+    }
+
+    #[test]
+    fn rounds_have_every_cell_once() {
+        let planned = request().expand();
+        assert_eq!(planned.len(), 3 * 8);
+        for round in planned.chunks(8) {
+            let mut cells = round.to_vec();
+            cells.sort();
+            cells.dedup();
+            assert_eq!(cells.len(), 8);
+            assert!(round.iter().all(|trial| trial.round == round[0].round));
+        }
+    }
+}

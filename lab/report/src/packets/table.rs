@@ -1,0 +1,251 @@
+//! Sections of rates: sentences, and a table for each kind of frames and distance of the CPUs.
+
+use super::{Cell, FrameTable, Median, Rates};
+use crate::document::{Look, Marker, Section, Span, Table};
+use crate::figures;
+use trapline_model::packets::{Direction, Distance, Latency};
+use trapline_stats::order::Interval;
+use trapline_stats::packets::GOALS;
+
+/// Returns the sections.
+pub fn sections(rates: &Rates) -> Vec<Section> {
+    let mut words = Section::new("In words", "");
+    for finding in findings(rates) {
+        words.note(Marker::Item, &finding, Look::Plain);
+    }
+    let mut sections: Vec<Section> = rates
+        .tables
+        .iter()
+        .map(|table| of_frames(rates, table))
+        .collect();
+    if !words.blocks.is_empty() {
+        sections.insert(0, words);
+    }
+    let mut last = Section::default();
+    for (at, reason) in &rates.failed {
+        let text = format!("{at} FAILED: {reason}");
+        last.note(Marker::Warning, &text, Look::Bad);
+    }
+    let skipped = rates.skipped.iter();
+    last.details(skipped.map(|(path, reason)| format!("{path} not measured: {reason}")));
+    if rates.has_figures() {
+        last.details([EXPLANATION]);
+    }
+    sections.push(last);
+    sections
+}
+
+const EXPLANATION: &str = "Frames are numbered, and number, length and content of each are checked. Sizes are without \
+     the checksum of 4 bytes. Latency is from the time at which a frame was due until it has arrived, at half of the \
+     rate. Frames are sent and received by one thread. A ratio is the median of the ratios of the rounds.";
+
+/// Returns what differs, in sentences: the first path against each other.
+pub fn findings(rates: &Rates) -> Vec<String> {
+    let tables = rates.tables.iter();
+    tables
+        .flat_map(|table| {
+            let others = table.cells.iter().skip(1);
+            others.filter_map(|cell| finding(table, cell))
+        })
+        .collect()
+}
+
+fn finding(table: &FrameTable, other: &Cell) -> Option<String> {
+    let first = table.cells.first()?;
+    let ratio = table.ratio(other)?;
+    let interval = ratio.interval?;
+    let rates = [first.rate()?.value, other.rate()?.value].map(mpps);
+    let frames = frames(table);
+    let by = format!(
+        "{} to {} by the {} interval",
+        figures::times(interval.low),
+        figures::times(interval.high),
+        figures::level(interval.level)
+    );
+    let (one, two) = (&first.path, &other.path);
+    let against = format!("{} against {} Mpps; {by}", rates[0], rates[1]);
+    Some(match (interval.low > 1.0, interval.high < 1.0) {
+        (true, _) => {
+            let times = figures::quantity(ratio.estimate);
+            format!("{frames}: {one} forwards {times} times as many frames as {two}: {against}.")
+        }
+        (_, true) => {
+            let times = figures::quantity(1.0 / ratio.estimate);
+            format!("{frames}: {two} forwards {times} times as many frames as {one}: {against}.")
+        }
+        _ => format!(
+            "{frames}: whether {one} or {two} forwards more this run does not tell: {against}."
+        ),
+    })
+}
+
+fn frames(table: &FrameTable) -> String {
+    let distance = distance(table.distance);
+    format!("{}, CPUs {distance}", table.frames)
+}
+
+/// Says how far the CPUs are apart.
+fn distance(distance: Distance) -> &'static str {
+    match distance {
+        Distance::Near => "near",
+        Distance::Mid => "at mid distance",
+        Distance::Far => "far",
+    }
+}
+
+fn of_frames(rates: &Rates, of: &FrameTable) -> Section {
+    let [ports, forwarder] = rates.cpus;
+    let apart = of.round_trip().map_or_else(String::new, |ns| {
+        format!(", {} apart", figures::nanoseconds(ns))
+    });
+    let title = frames(of);
+    let explanation = format!("ports on CPU {ports}, forwarder on CPU {forwarder}{apart}");
+    let mut section = Section::new(&title, explanation);
+    let shown: Vec<&Shown> = SHOWN
+        .iter()
+        .filter(|shown| of.cells.iter().any(|cell| (shown.text)(of, cell).is_some()))
+        .collect();
+    let first = of.cells.first().map_or("", |cell| cell.path.as_str());
+    let titles = shown.iter().map(|it| it.title.replace("{}", first));
+    let mut optional: Vec<usize> = (0..shown.len())
+        .filter(|index| shown[*index].leave_out > 0)
+        .collect();
+    optional.sort_by_key(|index| shown[*index].leave_out);
+    let mut table = Table::new("", titles).with_optional(&optional);
+    for cell in &of.cells {
+        let cells = shown.iter().map(|shown| match (shown.text)(of, cell) {
+            Some(text) => Span::new(text, shown.look),
+            None => Span::absent(),
+        });
+        table.row(cell.path.as_str(), cells);
+    }
+    section.table(table);
+    let share = of.least_share_of_cpu().filter(|share| *share < UNDISTURBED);
+    section.warnings(share.map(|share| {
+        let share = figures::percent(share);
+        format!("other programs ran on CPU {ports}: in a trial the ports had it for {share} of the time")
+    }));
+    section
+}
+
+/// Share of a CPU that a thread without competitors has.
+const UNDISTURBED: f64 = 0.95;
+
+/// A column.
+struct Shown {
+    /// The heading; `{}` is the first path.
+    title: &'static str,
+    look: Look,
+    /// Rank in leaving columns out where there is no room, from 1; 0: never.
+    leave_out: u8,
+    text: fn(&FrameTable, &Cell) -> Option<String>,
+}
+
+const SHOWN: [Shown; 12] = [
+    Shown {
+        title: "Mpps",
+        look: Look::Strong,
+        leave_out: 0,
+        text: |_, cell| Some(mpps(cell.rate()?.value)),
+    },
+    Shown {
+        title: "interval",
+        look: Look::Faint,
+        leave_out: 6,
+        text: |_, cell| cell.rate().and_then(rates_interval),
+    },
+    Shown {
+        title: "{} by it",
+        look: Look::Plain,
+        leave_out: 0,
+        text: |table, cell| Some(figures::times(table.ratio(cell)?.estimate)),
+    },
+    Shown {
+        title: "interval",
+        look: Look::Faint,
+        leave_out: 5,
+        text: |table, cell| table.ratio(cell)?.interval.map(ratios_interval),
+    },
+    Shown {
+        title: "lost",
+        look: Look::Plain,
+        leave_out: 0,
+        text: |_, cell| Some(figures::percent(cell.loss()?)),
+    },
+    Shown {
+        title: "no loss",
+        look: Look::Strong,
+        leave_out: 0,
+        text: |table, cell| without_loss(table, cell, GOALS[0]),
+    },
+    Shown {
+        title: "0.5% loss",
+        look: Look::Plain,
+        leave_out: 4,
+        text: |table, cell| without_loss(table, cell, GOALS[1]),
+    },
+    Shown {
+        title: "CPU ports",
+        look: Look::Plain,
+        leave_out: 3,
+        text: |_, cell| Some(figures::nanoseconds(cell.ports_cpu()?)),
+    },
+    Shown {
+        title: "forwarder",
+        look: Look::Plain,
+        leave_out: 2,
+        text: |_, cell| Some(figures::nanoseconds(cell.forwarder_cpu()?)),
+    },
+    Shown {
+        title: "notified",
+        look: Look::Plain,
+        leave_out: 1,
+        text: |_, cell| Some(figures::quantity(cell.notifications()?)),
+    },
+    Shown {
+        title: "p50",
+        look: Look::Plain,
+        leave_out: 0,
+        text: |_, cell| percentile(cell, |it| it.p50),
+    },
+    Shown {
+        title: "p99",
+        look: Look::Plain,
+        leave_out: 0,
+        text: |_, cell| percentile(cell, |it| it.p99),
+    },
+];
+
+fn percentile(cell: &Cell, of: fn(&Latency) -> u64) -> Option<String> {
+    Some(figures::nanoseconds(cell.latency(of)?))
+}
+
+/// Million frames in a second.
+fn mpps(rate: f64) -> String {
+    figures::quantity(rate / 1e6)
+}
+
+fn rates_interval(median: Median) -> Option<String> {
+    let Interval { low, high, .. } = median.interval?;
+    Some(format!("{}..{}", mpps(low), mpps(high)))
+}
+
+fn ratios_interval(interval: Interval) -> String {
+    let [low, high] = [interval.low, interval.high].map(figures::quantity);
+    format!("{low}..{high}")
+}
+
+/// The searched rate of all senders together.
+fn without_loss(table: &FrameTable, cell: &Cell, goal: f64) -> Option<String> {
+    let senders = match table.frames.direction {
+        Direction::Both => 2.0,
+        Direction::One | Direction::Half => 1.0,
+    };
+    let bounds = cell.bounds(goal)?;
+    Some(match (bounds.lower, bounds.upper) {
+        (Some(lower), Some(_)) => mpps(lower * senders),
+        (Some(lower), None) => format!(">{}", mpps(lower * senders)),
+        (None, Some(upper)) => format!("<{}", mpps(upper * senders)),
+        (None, None) => return None,
+    })
+}

@@ -1,0 +1,159 @@
+//! The page of rates of packets: what differs most in words, the rate by size, the latency by load, and all tables.
+
+use super::context::Context;
+use super::help::help;
+use super::log_plot::{range_of, round_numbers, Frame, Line, LogAxis};
+use super::{facts, heading, headline, Section};
+use crate::document::html as document;
+use crate::figures;
+use crate::packets::{table, FrameTable, Rates};
+use maud::{html, Markup};
+use std::collections::BTreeMap;
+use trapline_model::packets::{Direction, Distance, Ring, Trial};
+
+/// All sections of the page.
+pub fn sections(context: &Context<'_>, rates: &Rates) -> Vec<Section> {
+    let first = table::findings(rates).into_iter().next();
+    let words = first.unwrap_or_else(|| match rates.has_figures() {
+        true => "Frames were forwarded, by nothing that could be compared.".to_owned(),
+        false => "No frame was forwarded in this run; below it is said why.".to_owned(),
+    });
+    let body = html! {
+        (heading("Packets", help("Packets", &HELP)))
+        div.trends { (by_size(rates)) (by_load(rates)) }
+        @for section in &table::sections(rates) { (document::section(section)) }
+    };
+    vec![
+        headline::of_words(context, &words),
+        context.section("packets", "Packets", body),
+        facts::of_run(context),
+    ]
+}
+
+const HELP: [&str; 3] = [
+    "Two ports without guests send numbered frames through a forwarder and check each that arrives. The rate is the median of \
+     all rounds, each of which measures every path once, with as many frames on their way as a queue holds.",
+    "Rates depend on how far both CPUs are apart. The round trip of a cache line between them is measured in each trial, and \
+     trials of different distances stand in different tables and plots.",
+    "Latency is from the time at which a frame was due until it has arrived, so that a sender that is late does not hide it.",
+];
+
+/// What the lines of a plot have in common.
+type Kind = (Direction, Ring, Distance);
+
+fn kinds(rates: &Rates) -> BTreeMap<Kind, Vec<&FrameTable>> {
+    let mut kinds: BTreeMap<Kind, Vec<&FrameTable>> = BTreeMap::new();
+    for table in &rates.tables {
+        let frames = table.frames;
+        let kind = (frames.direction, frames.ring, table.distance);
+        kinds.entry(kind).or_default().push(table);
+    }
+    kinds
+}
+
+/// Returns the colour of a path, on every page.
+fn tone(path: &str) -> &'static str {
+    const TONES: [(&str, &str); 5] = [
+        ("switch", "t1"),
+        ("testpmd", "t2"),
+        ("veth", "t0"),
+        ("bridge", "t6"),
+        ("vde", "t7"),
+    ];
+    let known = TONES.iter().find(|(name, _)| *name == path);
+    known.map_or("t4", |(_, tone)| tone)
+}
+
+/// Returns a line for each path with the points of some tables.
+fn lines(
+    tables: &[&FrameTable],
+    points: impl Fn(&FrameTable, &str) -> Vec<(f64, f64)>,
+) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for table in tables {
+        for cell in &table.cells {
+            let points = points(table, &cell.path);
+            match lines.iter_mut().find(|line| line.name == cell.path) {
+                Some(line) => line.points.extend(points),
+                None => lines.push(Line {
+                    name: cell.path.clone(),
+                    tone: tone(&cell.path),
+                    points,
+                }),
+            }
+        }
+    }
+    lines.retain(|line| !line.points.is_empty());
+    lines
+}
+
+/// Plots the rate by size, if there are several sizes.
+fn by_size(rates: &Rates) -> Markup {
+    let plots = kinds(rates).into_iter().filter(|(_, it)| it.len() > 1);
+    html! { @for (kind, tables) in plots {
+        (drawn(&lines(&tables, |table, path| {
+            let cell = table.cells.iter().find(|cell| cell.path == path);
+            let rate = cell.and_then(|cell| cell.rate());
+            rate.map(|rate| (table.frames.size.into(), rate.value / 1e6)).into_iter().collect()
+        }), &format!("rate by size, {}", named(kind)), ["bytes of a frame", "million frames a second"]))
+    } }
+}
+
+/// Plots the latency by load.
+fn by_load(rates: &Rates) -> Markup {
+    html! { @for table in &rates.tables {
+        (drawn(&lines(&[table], |table, path| {
+            let cells = table.cells.iter().filter(|cell| cell.path == path);
+            let mut points: Vec<(f64, f64)> = cells.flat_map(|cell| &cell.trials).filter_map(loaded).collect();
+            points.sort_by(|one, other| one.0.total_cmp(&other.0));
+            points
+        }), &format!("median latency by load, {}", table.frames), ["million frames a second", "microseconds"]))
+    } }
+}
+
+fn loaded(trial: &Trial) -> Option<(f64, f64)> {
+    let latency = trial.figures()?.latency.as_ref()?;
+    Some((trial.offered? / 1e6, latency.p50.max(1) as f64 / 1e3))
+}
+
+fn named((direction, ring, distance): Kind) -> String {
+    let direction = direction.name();
+    format!(
+        "{direction} way, {} queues, {}",
+        ring.name(),
+        distance.name()
+    )
+}
+
+fn drawn(lines: &[Line], caption: &str, [across, down]: [&'static str; 2]) -> Markup {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let ranges =
+        range_of(points().map(|point| point.0)).zip(range_of(points().map(|point| point.1)));
+    let axis = |title, range| LogAxis {
+        title,
+        range,
+        ticks: round_numbers(range)
+            .into_iter()
+            .map(|tick| {
+                (
+                    tick,
+                    figures::quantity(tick).replace(".00", "").replace(".0", ""),
+                )
+            })
+            .collect(),
+    };
+    html! { @if let Some((x, y)) = ranges {
+        (Frame::new(axis(across, x), axis(down, y)).plot(caption, &words(caption, lines), lines))
+    } }
+}
+
+/// A plot in words: the last point of each line.
+fn words(caption: &str, lines: &[Line]) -> String {
+    let ends = lines.iter().filter_map(|line| {
+        let (x, y) = line.points.last()?;
+        let [x, y] = [*x, *y].map(figures::quantity);
+        Some(format!("{} {y} at {x}", line.name))
+    });
+    let ends: Vec<String> = ends.collect();
+    format!("{caption}: {}", ends.join(", "))
+}

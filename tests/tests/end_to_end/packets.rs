@@ -1,0 +1,185 @@
+//! `trapline net`: rates of packets through forwarders.
+
+use super::report::{assert_no_requests_or_messages, create_page, open_page};
+use trapline_tests::browser::has_browser;
+use trapline_tests::run::{CommandOutput, Place};
+use trapline_tests::skip;
+
+const FEATURE: &str = "rates of packets";
+
+fn net(place: &Place, words: &str, forwarders: &[&str]) -> CommandOutput {
+    let store = place.store();
+    let mut all = vec!["net", "--store", store.to_str().expect("path is UTF-8")];
+    all.extend(words.split(' '));
+    for forwarder in forwarders {
+        all.extend(["--forwarder", forwarder]);
+    }
+    place.run(&all)
+}
+
+fn has_two_cpus() -> bool {
+    let enough = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+    if !enough {
+        skip(FEATURE, "one CPU");
+    }
+    enough
+}
+
+#[test]
+fn invalid_options_are_rejected() {
+    let place = Place::new();
+    for (words, forwarders, message) in [
+        ("--path swich", vec![], "choose from switch, testpmd, veth"),
+        ("--size 59", vec![], "59"),
+        ("--load 0", vec![], "1 to 1e9 frames a second, or 'search'"),
+        ("--cpus 0,0", vec![], "--cpus: expected two of the CPUs"),
+        ("--rounds 1", vec!["mine"], "'=' is missing"),
+        ("--rounds 1", vec!["my one=x {a} {b}"], "a name has letters"),
+        ("--rounds 1", vec!["mine=x {a}"], "{b} is missing"),
+        (
+            "--rounds 1",
+            vec!["mine='x {a} {b}"],
+            "a quote is not closed",
+        ),
+        ("--format csv", vec![], "choose from table, json"),
+    ] {
+        let result = net(&place, words, &forwarders);
+        assert_eq!(result.status, Some(2), "{words}: {result:?}");
+        let error = &result.stderr;
+        assert!(error.contains(message), "{words}: {error}");
+        assert!(error.contains("help: "), "{words}: {error}");
+    }
+}
+
+#[test]
+fn forwarders_are_compared_and_shown_again() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let program = place.parts().join("trapline-switch");
+    let same = format!(
+        "same={} --poll --cpu {{cpu}} --listen {{a}} --listen {{b}}",
+        program.display()
+    );
+    let missing = "missing=./no-such-switch {a} {b}";
+    let words =
+        "--path switch,same,missing --size 60,1500 --duration 40 --rounds 1 --seed 7 --format json";
+    let json = net(&place, words, &[&same, missing]).json();
+    let cells = json["cells"].as_array().expect("list");
+    for path in ["switch", "same"] {
+        let of_path: Vec<_> = cells.iter().filter(|cell| cell["path"] == path).collect();
+        assert!(of_path.len() >= 2, "{json:#}");
+        for cell in of_path {
+            let rate = cell["rate"].as_f64();
+            assert!(rate.is_none_or(|rate| rate > 0.0), "{cell:#}");
+            for trial in cell["trials"].as_array().expect("list") {
+                assert_eq!(trial["damaged"], 0, "{trial:#}");
+                assert!(trial["round_trip_ns"].as_f64() > Some(1.0), "{trial:#}");
+            }
+        }
+    }
+    let trials = || {
+        cells
+            .iter()
+            .flat_map(|cell| cell["trials"].as_array().expect("list"))
+    };
+    assert!(
+        trials().any(|trial| trial["p50_ns"].as_u64() > Some(0)),
+        "{json:#}"
+    );
+    let skipped = &json["skipped"][0];
+    assert_eq!(skipped["path"], "missing", "{json:#}");
+    let reason = skipped["reason"].as_str().expect("text");
+    assert!(
+        reason.contains("no-such-switch is not installed"),
+        "{reason}"
+    );
+
+    let shown = place.run_storing("show", "--format json");
+    assert_eq!(shown.json(), json);
+    let table = place.run_storing("show", "--format markdown");
+    assert!(
+        table.stdout.contains("missing not measured: "),
+        "{}",
+        table.stdout
+    );
+    let list = place.run_storing("show", "--list");
+    assert!(
+        list.stdout
+            .contains("trapline net --path switch,same,missing --size 60,1500"),
+        "{}",
+        list.stdout
+    );
+    let export = place.run_storing("export", "packets.csv");
+    assert!(
+        export.stderr.contains("it measured packets"),
+        "{}",
+        export.stderr
+    );
+
+    let file = create_page(&place, "packets.html");
+    let text = std::fs::read_to_string(&file).expect("file exists");
+    for expected in [
+        "rate by size, one way",
+        "median latency by load, 60 bytes",
+        "\"workload\":\"packets\"",
+    ] {
+        assert!(text.contains(expected), "no {expected}");
+    }
+    if !has_browser("the page of packets") {
+        return;
+    }
+    let mut browser = open_page(&file);
+    for (scheme, width, height, mobile) in [("light", 1280, 900, false), ("dark", 390, 844, true)] {
+        browser.prefer(scheme);
+        browser.resize(width, height, mobile);
+        let found = browser.audit();
+        assert!(found.is_empty(), "{scheme} at {width}: {found:#?}");
+    }
+    assert_no_requests_or_messages(&browser);
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn rates_without_loss_are_searched() {
+    if !has_two_cpus() {
+        return;
+    }
+    let words = "--path switch --size 60 --duration 20 --rounds 1 --load search --format json";
+    let json = net(&Place::new(), words, &[]).json();
+    let cells = json["cells"].as_array().expect("list");
+    let trials = cells
+        .iter()
+        .flat_map(|cell| cell["trials"].as_array().expect("list"));
+    let loads = trials.filter(|trial| trial["purpose"] == "search");
+    assert!(loads.count() >= 5, "{json:#}");
+    let bounds = cells
+        .iter()
+        .flat_map(|cell| cell["searched"].as_array().expect("list"));
+    for bounds in bounds {
+        let [lower, upper] = ["lower", "upper"].map(|end| bounds[end].as_f64());
+        let is_in_order = lower.zip(upper).is_none_or(|(lower, upper)| lower < upper);
+        assert!(is_in_order, "{bounds}");
+    }
+}
+
+#[test]
+fn forwarder_that_opens_no_sockets_is_skipped_with_its_command() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let json = net(
+        &place,
+        "--path nothing --rounds 1 --format json",
+        &["nothing=true {a} {b}"],
+    )
+    .json();
+    let reason = json["skipped"][0]["reason"].as_str().expect("text");
+    assert!(
+        reason.contains("the forwarder opens no sockets"),
+        "{json:#}"
+    );
+    assert!(reason.contains("try it: true "), "{json:#}");
+}
