@@ -101,6 +101,8 @@ environments! {
         "the image in QEMU on KVM on that machine";
     SIM_VMX_XEN_PVH "sim-vmx/xen-pvh" SimVmx [XEN_PVH] Image
         "the image as a PVH domain of Xen on that machine";
+    SIM_VMX_XEN_TRAPLINE "sim-vmx/xen/trapline" SimVmx [XEN_TRAPLINE] Image
+        "the image as a PVH domain of Xen there, devices by trapline-vmm in the first domain";
 }
 
 impl EnvironmentId {

@@ -157,7 +157,8 @@ mod tests {
             without,
             "custom, sim, sim/qemu-kvm-pc, sim/nova, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, \
              sim/xen-dom0, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim/custom, \
-             sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh"
+             sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh, \
+             sim-vmx/xen/trapline"
         );
     }
 
