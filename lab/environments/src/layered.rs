@@ -101,6 +101,7 @@ impl Layered {
                 check_nesting(&self.steady_qemu()?)?;
                 sim::check_xen(&self.settings)
             }
+            Need::NestedXen => sim::check_xen(&self.settings),
             Need::XenDeviceModel => sim::check_xen_device_model(&self.settings),
             Need::Bochs => Bochs::find().map(drop),
             Need::IntelLinux => sim::check_kernel(&self.settings, Maker::Intel),
@@ -119,6 +120,7 @@ impl Layered {
             }
             Need::CustomVmm => self.add_vmm(facts),
             Need::PackableVmm
+            | Need::NestedXen
             | Need::XenDeviceModel
             | Need::Ring0
             | Need::GuestLinux
@@ -196,6 +198,7 @@ impl Layered {
     fn memory_mib(&self, guest: &GuestConfig) -> u64 {
         let around = self.needs().into_iter().map(|need| match need {
             Need::Linux | Need::IntelLinux | Need::Xen | Need::IntelXen => machine::OWN_MEMORY_MIB,
+            Need::NestedXen => 2 * machine::OWN_MEMORY_MIB,
             Need::XenAlone => sim::XEN_MEMORY_MIB,
             Need::Nova => sim::NOVA_MEMORY_MIB,
             _ => 0,

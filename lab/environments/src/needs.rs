@@ -22,6 +22,8 @@ pub enum Need {
     Linux,
     /// Xen for that machine, with a kernel for its initial domain.
     Xen,
+    /// Xen for a guest of that machine, with a kernel for its initial domain.
+    NestedXen,
     /// Xen for that machine, without a Linux.
     XenAlone,
     /// NOVA for that machine, with QEMU's instruction counter and AMD's virtualization.
@@ -80,9 +82,11 @@ fn parts(stack: &Stack) -> Vec<Part> {
 }
 
 fn machine(stack: &Stack) -> &'static [Need] {
-    let is_xen = |level: &Level| matches!(level.hypervisor, Hypervisor::Xen(_));
-    let has_xen = stack.levels.iter().any(is_xen);
-    match (stack.machine, stack.has_machine_linux(), has_xen) {
+    match (
+        stack.machine,
+        stack.has_machine_linux(),
+        stack.begins_with_xen(),
+    ) {
         (Machine::Host, ..) => &[],
         (Machine::Sim, false, false) if stack.levels.is_empty() => &[QEMU, Need::Counting],
         (Machine::Sim, false, false) => &[QEMU, Need::Nova],
@@ -104,13 +108,17 @@ fn vmm(machine: Machine, level: Level) -> Vec<Need> {
     }
 }
 
-/// The kernel of a simulated machine has KVM; Xen comes with the machine.
+/// The kernel of a simulated machine has KVM; Xen comes with the machine, unless it is nested.
 fn hypervisor(stack: &Stack, level: Level) -> &'static [Need] {
     let is_custom = matches!(level.vmm, Some(Vmm::Custom(_)));
     match (stack.machine, level.hypervisor, stack.guest) {
         (_, Hypervisor::Uml, _) => &[Need::Uml],
         (Machine::Host, Hypervisor::Process, _) => &[Need::Tracing],
+        (_, Hypervisor::Xen(Domain::Hvm), _) if stack.is_nested() => {
+            &[Need::NestedXen, Need::XenDeviceModel]
+        }
         (_, Hypervisor::Xen(Domain::Hvm), _) => &[Need::XenDeviceModel],
+        (_, Hypervisor::Xen(_), _) if stack.is_nested() => &[Need::NestedXen],
         (Machine::Host, Hypervisor::Kvm, Guest::Image) if !is_custom => &[Need::Kvm],
         (Machine::Host, Hypervisor::Kvm, Guest::Linux) => {
             &[Need::Kvm, Need::Ring0, Need::GuestLinux]

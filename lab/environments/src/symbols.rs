@@ -72,7 +72,7 @@ pub fn locate(
     cached_or(settings, &machine.key()?, || {
         let (script, expected) = listing_script(contents.as_ref());
         let outputs = run_script(&machine, &script, expected, limits)?.0;
-        let nested = (1..=contents.nesting())
+        let nested = (1..=contents.hosts().len())
             .map(|level| nested_symbols(&machine, contents.as_ref(), level, limits));
         addresses(outputs, nested.collect::<Result<_, _>>()?)
     })
@@ -82,7 +82,7 @@ pub fn locate(
 fn nested_symbols(
     machine: &SimMachine,
     contents: &dyn Contents,
-    level: u32,
+    level: usize,
     limits: &Limits,
 ) -> Result<String, Error> {
     let mut script = Script::default();
@@ -91,7 +91,10 @@ fn nested_symbols(
     ready.go(limits)?;
     let mut outputs = Outputs::of(1);
     ready
-        .wait(nested::at_level(level, &mut outputs), limits)
+        .wait(
+            nested::within(&contents.hosts()[..level], &mut outputs),
+            limits,
+        )
         .2?;
     let output = outputs.finished.pop();
     text(output.ok_or_else(|| Error::Machine("no symbols were listed".to_owned()))?)

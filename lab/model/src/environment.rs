@@ -85,6 +85,10 @@ environments! {
         "the image as a PVH domain of Xen there, devices by trapline-vmm in the first domain";
     SIM_XEN_DOM0 "sim/xen-dom0" Sim [XEN_DOM0] Image
         "the image as the first domain of Xen there, alone with it";
+    SIM_KVM_XEN_PVH "sim/kvm/xen-pvh" Sim [QEMU_KVM_Q35 XEN_PVH] Image
+        "sim/xen-pvh in a guest of QEMU on KVM on that machine: nested virtualization";
+    SIM_KVM_XEN_HVM "sim/kvm/xen-hvm" Sim [QEMU_KVM_Q35 XEN_HVM] Image
+        "sim/xen-hvm in such a guest";
     SIM_CUSTOM "sim/custom" Sim [CUSTOM] Image
         "the image in a VMM of your choice on KVM on the simulated machine";
     SIM_VMX "sim-vmx" SimVmx [] Image
@@ -97,6 +101,8 @@ environments! {
         "the image in QEMU on KVM on that machine";
     SIM_VMX_XEN_PVH "sim-vmx/xen-pvh" SimVmx [XEN_PVH] Image
         "the image as a PVH domain of Xen on that machine";
+    SIM_VMX_XEN_TRAPLINE "sim-vmx/xen/trapline" SimVmx [XEN_TRAPLINE] Image
+        "the image as a PVH domain of Xen there, devices by trapline-vmm in the first domain";
 }
 
 impl EnvironmentId {

@@ -62,6 +62,8 @@ pub enum QemuMachine {
     Microvm,
     /// `pc`, with PCI and SeaBIOS.
     Pc,
+    /// `q35`, with PCI, SeaBIOS and ACPI, for guests that are hypervisors.
+    Q35,
 }
 
 impl QemuMachine {
@@ -73,6 +75,7 @@ impl QemuMachine {
         match self {
             Self::Microvm => "",
             Self::Pc => "-pc",
+            Self::Q35 => "-q35",
         }
     }
 
@@ -81,12 +84,13 @@ impl QemuMachine {
         match self {
             Self::Microvm => "QEMU microvm",
             Self::Pc => "QEMU pc",
+            Self::Q35 => "QEMU q35",
         }
     }
 }
 
 /// A level of virtualization. KVM runs in a Linux, which is that of the machine or, in
-/// a nested stack, the guest of the level below.
+/// a nested stack, the guest of the level below. Xen is the machine's first program or that of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Level {
     /// The hypervisor.
@@ -145,6 +149,8 @@ impl Level {
     pub const QEMU_KVM: Self = Self::of(Hypervisor::Kvm, Vmm::Qemu(QemuMachine::Microvm));
     /// QEMU with machine type `pc` on KVM.
     pub const QEMU_KVM_PC: Self = Self::of(Hypervisor::Kvm, Vmm::Qemu(QemuMachine::Pc));
+    /// QEMU with machine type `q35` on KVM.
+    pub const QEMU_KVM_Q35: Self = Self::of(Hypervisor::Kvm, Vmm::Qemu(QemuMachine::Q35));
     /// QEMU alone.
     pub const QEMU_TCG: Self = Self::of(Hypervisor::Tcg, Vmm::Qemu(QemuMachine::Microvm));
     /// The command of `--vmm`, on KVM if it uses that.
@@ -179,26 +185,30 @@ impl Level {
         }
     }
 
-    /// Its part of an environment's name.
+    /// Its part of an environment's name, as the innermost level.
     fn name(self) -> String {
-        let suffix = match self.vmm {
-            Some(Vmm::Qemu(machine)) => machine.suffix(),
-            _ => "",
-        };
-        let name = match (self.hypervisor, self.vmm) {
-            (_, Some(Vmm::Custom(name))) => name,
-            (Hypervisor::Kvm, Some(Vmm::Qemu(_))) => "qemu-kvm",
-            (Hypervisor::Kvm, _) => "kvm",
-            (Hypervisor::Process, _) => "process",
-            (Hypervisor::Nova, _) => "nova",
-            (Hypervisor::Tcg, _) => "qemu-tcg",
-            (Hypervisor::Uml, _) => "uml",
-            (Hypervisor::Xen(_), Some(Vmm::Trapline)) => "xen/trapline",
-            (Hypervisor::Xen(Domain::Pvh), _) => "xen-pvh",
-            (Hypervisor::Xen(Domain::Hvm), _) => "xen-hvm",
-            (Hypervisor::Xen(Domain::Dom0), _) => "xen-dom0",
-        };
-        format!("{name}{suffix}")
+        match (self.hypervisor, self.vmm) {
+            (_, Some(Vmm::Custom(name))) => name.to_owned(),
+            (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => format!("qemu-kvm{}", machine.suffix()),
+            (Hypervisor::Xen(_), Some(Vmm::Trapline)) => "xen/trapline".to_owned(),
+            (hypervisor, _) => hypervisor.name().to_owned(),
+        }
+    }
+}
+
+impl Hypervisor {
+    /// Its part of an environment's name. Of a level that hosts another one it is the only part.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Kvm => "kvm",
+            Self::Process => "process",
+            Self::Nova => "nova",
+            Self::Tcg => "qemu-tcg",
+            Self::Uml => "uml",
+            Self::Xen(Domain::Pvh) => "xen-pvh",
+            Self::Xen(Domain::Hvm) => "xen-hvm",
+            Self::Xen(Domain::Dom0) => "xen-dom0",
+        }
     }
 }
 
@@ -214,6 +224,12 @@ impl Stack {
     /// Returns whether a guest hosts the measured guest.
     pub const fn is_nested(&self) -> bool {
         self.levels.len() > 1
+    }
+
+    /// Returns whether Xen is the hypervisor of the machine itself.
+    pub fn begins_with_xen(&self) -> bool {
+        let outermost = self.levels.first().map(|level| level.hypervisor);
+        matches!(outermost, Some(Hypervisor::Xen(_)))
     }
 
     /// Returns whether image and VMM start with their machine, so that no Linux executes a program.
@@ -233,7 +249,9 @@ impl Stack {
     pub fn name(&self) -> String {
         let is_here = self.machine == Machine::Host;
         let machine = (!is_here || self.levels.is_empty()).then(|| self.machine.name().to_owned());
-        let levels = self.levels.iter().map(|level| level.name());
+        let outer = self.levels.split_last().map_or(&[][..], |(_, outer)| outer);
+        let outer = outer.iter().map(|level| level.hypervisor.name().to_owned());
+        let levels = outer.chain(self.innermost().map(Level::name));
         let is_implied = is_here && self.levels.is_empty() || self.levels == [Level::UML];
         let guest = (self.guest == Guest::Linux && !is_implied).then(|| "linux".to_owned());
         let parts: Vec<_> = machine.into_iter().chain(levels).chain(guest).collect();

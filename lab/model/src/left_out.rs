@@ -156,8 +156,9 @@ mod tests {
         assert_eq!(
             without,
             "custom, sim, sim/qemu-kvm-pc, sim/nova, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, \
-             sim/xen-dom0, sim/custom, \
-             sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh"
+             sim/xen-dom0, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim/custom, \
+             sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh, \
+             sim-vmx/xen/trapline"
         );
     }
 

@@ -267,7 +267,7 @@ mod tests {
     fn unsupported_options_are_reported_with_the_environments_that_support_them() {
         let options: Overrides = "sched=credit2,cap=25".parse().unwrap();
         let reason = options.unsupported_options(EnvironmentId::SIM_KVM).unwrap();
-        expect!["--sched credit2 --cap 25 is not supported by sim/kvm: leave it out, or choose from sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim-vmx/xen-pvh with --env"].assert_eq(&reason);
+        expect!["--sched credit2 --cap 25 is not supported by sim/kvm: leave it out, or choose from sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim-vmx/xen-pvh, sim-vmx/xen/trapline with --env"].assert_eq(&reason);
         assert_eq!(
             options.unsupported_options(EnvironmentId::SIM_XEN_HVM),
             None

@@ -24,6 +24,8 @@ pub enum AddressLayout {
     /// Linux and its programs at this many levels: on the machine and in the guests that host
     /// guests.
     Nested(u8),
+    /// The same, with Xen and its first domain at the last of these levels.
+    NestedXen(u8),
 }
 
 /// Owner of an address. The same address may occur in several spaces.
@@ -41,6 +43,8 @@ pub enum AddressSpace {
     NestedKernel(u8),
     /// A program of such a kernel.
     NestedUser(u8),
+    /// A hypervisor in such a guest that is not part of a kernel.
+    NestedHypervisor(u8),
     /// A program file identified by the contents of its pages; addresses are those in the file.
     File(u16),
 }
@@ -49,7 +53,9 @@ impl AddressSpace {
     /// Returns the level of a guest that hosts guests.
     pub fn nested_level(self) -> Option<u8> {
         match self {
-            Self::NestedKernel(level) | Self::NestedUser(level) => Some(level),
+            Self::NestedKernel(level) | Self::NestedUser(level) | Self::NestedHypervisor(level) => {
+                Some(level)
+            }
             _ => None,
         }
     }
@@ -61,7 +67,7 @@ impl AddressLayout {
         match self {
             Self::Bare => 0,
             Self::Linux | Self::Xen => 1,
-            Self::Nested(levels) => levels,
+            Self::Nested(levels) | Self::NestedXen(levels) => levels,
         }
     }
 
@@ -70,6 +76,9 @@ impl AddressLayout {
         match self {
             _ if level >= self.levels() => AddressSpace::Guest,
             _ if level != 0 && address < KERNEL => AddressSpace::NestedUser(level),
+            Self::NestedXen(levels) if level + 1 == levels && XEN.contains(&address) => {
+                AddressSpace::NestedHypervisor(level)
+            }
             _ if level != 0 => AddressSpace::NestedKernel(level),
             _ if address < KERNEL => AddressSpace::User,
             Self::Xen if XEN.contains(&address) => AddressSpace::Hypervisor,
@@ -78,7 +87,8 @@ impl AddressLayout {
     }
 
     /// Returns true if host-mode code at `address` runs at CPL 0: traps lead there, and guests
-    /// are entered and left there.
+    /// are entered and left there. The kernel of the first domain of a nested Xen has the addresses of the
+    /// machine's kernel, and counts as privileged.
     pub fn is_privileged(self, address: u64) -> bool {
         match self {
             Self::Xen => XEN.contains(&address),
@@ -122,6 +132,27 @@ mod tests {
             [AddressSpace::Guest; 2],
         ];
         assert_eq!(spaces, expected);
+    }
+
+    #[test]
+    fn nested_xen_is_at_the_last_level() {
+        let layout = AddressLayout::NestedXen(2);
+        let spaces = [0, 1, 2].map(|level| ADDRESSES.map(|at| layout.space(level, at)));
+        let expected = [
+            [
+                AddressSpace::User,
+                AddressSpace::Kernel,
+                AddressSpace::Kernel,
+            ],
+            [
+                AddressSpace::NestedUser(1),
+                AddressSpace::NestedKernel(1),
+                AddressSpace::NestedHypervisor(1),
+            ],
+            [AddressSpace::Guest; 3],
+        ];
+        assert_eq!(spaces, expected);
+        assert!(layout.is_privileged(XEN_TEXT) && layout.is_privileged(LINUX));
     }
 
     #[test]

@@ -318,32 +318,52 @@ impl HandlerEntries {
     }
 
     fn of_host(symbols: &Symbols, layout: AddressLayout) -> Self {
-        let among = |space, names: &[&str]| symbols.starts(space, |name| names.contains(&name));
+        let linux = |levels| Self::of_kernels(symbols, levels);
         match layout {
             AddressLayout::Bare => Self::default(),
-            AddressLayout::Linux | AddressLayout::Nested(_) => {
-                let nested = (1..layout.levels()).map(AddressSpace::NestedKernel);
-                let kernels: Vec<_> = [AddressSpace::Kernel].into_iter().chain(nested).collect();
-                let of_kernels = |names: &[&str]| -> Vec<_> {
-                    let found = kernels.iter().flat_map(|space| among(*space, names));
-                    found.collect()
-                };
-                Self {
-                    faults: of_kernels(&LINUX_FAULTS),
-                    refusals: of_kernels(&LINUX_REFUSALS),
-                    interrupts: symbols.starts(AddressSpace::Kernel, is_linux_interrupt),
-                    ..Self::default()
-                }
-            }
+            AddressLayout::Linux | AddressLayout::Nested(_) => linux(layout.levels()),
             // Xen forwards the traps of its first domain.
-            AddressLayout::Xen => Self {
-                faults: among(AddressSpace::Hypervisor, &XEN_FAULTS),
-                refusals: among(AddressSpace::Hypervisor, &XEN_REFUSALS),
-                interrupts: among(AddressSpace::Hypervisor, &[XEN_INTERRUPT]),
-                ..Self::default()
-            },
+            AddressLayout::Xen => Self::of_xen(symbols, AddressSpace::Hypervisor),
+            AddressLayout::NestedXen(levels) => {
+                let mut entries = linux(levels - 1);
+                let xen = Self::of_xen(symbols, AddressSpace::NestedHypervisor(levels - 1));
+                entries.faults.extend(xen.faults);
+                entries.refusals.extend(xen.refusals);
+                entries
+            }
         }
     }
+
+    /// Finds those of the machine's kernel and of the kernels of guests that host guests, at this many levels.
+    fn of_kernels(symbols: &Symbols, levels: u8) -> Self {
+        let nested = (1..levels).map(AddressSpace::NestedKernel);
+        let kernels: Vec<_> = [AddressSpace::Kernel].into_iter().chain(nested).collect();
+        let among = |names: &[&str]| -> Vec<_> {
+            let found = kernels
+                .iter()
+                .flat_map(|space| named(symbols, *space, names));
+            found.collect()
+        };
+        Self {
+            faults: among(&LINUX_FAULTS),
+            refusals: among(&LINUX_REFUSALS),
+            interrupts: symbols.starts(AddressSpace::Kernel, is_linux_interrupt),
+            ..Self::default()
+        }
+    }
+
+    fn of_xen(symbols: &Symbols, space: AddressSpace) -> Self {
+        Self {
+            faults: named(symbols, space, &XEN_FAULTS),
+            refusals: named(symbols, space, &XEN_REFUSALS),
+            interrupts: named(symbols, space, &[XEN_INTERRUPT]),
+            ..Self::default()
+        }
+    }
+}
+
+fn named(symbols: &Symbols, space: AddressSpace, names: &[&str]) -> Vec<(AddressSpace, u64)> {
+    symbols.starts(space, |name| names.contains(&name))
 }
 
 #[cfg(test)]

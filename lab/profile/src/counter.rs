@@ -154,7 +154,8 @@ impl Counter {
 
     fn layout(&self) -> AddressLayout {
         match (self.has_xen.load(Relaxed), self.nested_levels.load(Relaxed)) {
-            (true, _) => AddressLayout::Xen,
+            (true, 0) => AddressLayout::Xen,
+            (true, levels) => AddressLayout::NestedXen(levels),
             (false, 0) => AddressLayout::Linux,
             (false, levels) => AddressLayout::Nested(levels),
         }
@@ -310,7 +311,9 @@ impl Counter {
     /// Removes and returns the counts of a window kind.
     fn take(&self, kind: usize) -> Vec<InsnCount> {
         let mut unretired = self.retirement.take(kind);
-        let mut insns = self.with(|state| state.take_counts(kind));
+        // Pages identify the programs of Xen's first domain, whose level is the last below the guest.
+        let paged = self.layout().levels().saturating_sub(1);
+        let mut insns = self.with(|state| state.take_counts(kind, paged));
         for insn in &mut insns {
             let entry = (insn.level, insn.address);
             insn.unretired = unretired.remove(&entry).unwrap_or(0);

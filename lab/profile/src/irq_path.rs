@@ -97,7 +97,9 @@ impl IrqPath {
     pub fn find(symbols: &Symbols, layout: AddressLayout) -> Result<Self, IrqPathError> {
         let names = match layout {
             AddressLayout::Bare => return Err(IrqPathError::Bare),
-            AddressLayout::Nested(_) => return Err(IrqPathError::Nested),
+            AddressLayout::Nested(_) | AddressLayout::NestedXen(_) => {
+                return Err(IrqPathError::Nested)
+            }
             AddressLayout::Linux => KVM,
             AddressLayout::Xen => XEN,
         };

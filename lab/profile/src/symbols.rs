@@ -95,7 +95,7 @@ impl Symbols {
             .unwrap_or_else(|| Function {
                 component: match space {
                     AddressSpace::Guest => "guest",
-                    AddressSpace::Hypervisor => "hypervisor",
+                    AddressSpace::Hypervisor | AddressSpace::NestedHypervisor(_) => "hypervisor",
                     AddressSpace::Kernel | AddressSpace::NestedKernel(_) => "kernel",
                     AddressSpace::User | AddressSpace::NestedUser(_) | AddressSpace::File(_) => {
                         "program"
@@ -113,8 +113,13 @@ impl Symbols {
     /// Returns the function of an instruction. The fingerprint of its page, if known, takes
     /// precedence over its address.
     pub fn find_insn(&self, space: AddressSpace, address: u64, page: Option<u64>) -> Function {
-        let (space, address) = self.place(space, address, page);
-        self.find(space, address)
+        let (found, address) = self.place(space, address, page);
+        let mut function = self.find(found, address);
+        // Files have no level.
+        if let (true, Some(level)) = (found != space, space.nested_level()) {
+            function.component = nested_component(level, &function.component);
+        }
+        function
     }
 
     fn place(&self, space: AddressSpace, address: u64, page: Option<u64>) -> (AddressSpace, u64) {

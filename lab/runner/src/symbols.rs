@@ -24,11 +24,13 @@ const FIRMWARE: [(u64, u64); 2] = [(0xe_0000, 0x10_0000), (0xfffe_0000, 1 << 32)
 
 /// Returns the machine that executes an environment's code outside of its guest.
 pub fn machine_of(environment: EnvironmentId) -> AddressLayout {
-    match environment {
-        bare if bare.is_bare() => AddressLayout::Bare,
-        id if id.is_xen() => AddressLayout::Xen,
-        id if id.stack().is_nested() => AddressLayout::Nested(id.stack().levels.len() as u8),
-        _ => AddressLayout::Linux,
+    let levels = environment.stack().levels.len() as u8;
+    match (environment.is_xen(), environment.stack().is_nested()) {
+        _ if environment.is_bare() => AddressLayout::Bare,
+        (true, false) => AddressLayout::Xen,
+        (true, true) => AddressLayout::NestedXen(levels),
+        (false, true) => AddressLayout::Nested(levels),
+        (false, false) => AddressLayout::Linux,
     }
 }
 
@@ -54,7 +56,7 @@ pub fn of(
         return Ok(reader.symbols);
     }
     if environment.is_xen() && environment.starts_with_machine() {
-        reader.add_hypervisor()?;
+        reader.add_hypervisor(AddressSpace::Hypervisor)?;
         return Ok(reader.symbols);
     }
     if environment.is_nova() {
@@ -62,14 +64,27 @@ pub fn of(
         return Ok(reader.symbols);
     }
     let located = reader.locate(environment, watch)?;
-    if environment.is_xen() {
-        let symbols = &mut reader.symbols;
-        symbols.add_kallsyms(AddressSpace::Kernel, KERNEL_OF_DOM0, &located.kernel);
-        reader.add_xen(environment)?;
-    } else {
-        reader.add_kernel(&located);
-        reader.add_programs(environment, &located)?;
-        reader.add_nested(&located)?;
+    match machine_of(environment) {
+        AddressLayout::Xen => {
+            reader.add_dom0_kernel(AddressSpace::Kernel, &located.kernel);
+            reader.add_xen(environment, AddressSpace::Hypervisor)?;
+        }
+        AddressLayout::NestedXen(levels) => {
+            let level = levels - 1;
+            let kernels = located.nested_kernels.split_last();
+            let (dom0, linux) =
+                kernels.ok_or_else(|| Failure::new("no symbols of the first domain"))?;
+            reader.add_kernel(&located);
+            reader.add_programs(environment, &located)?;
+            reader.add_nested(linux)?;
+            reader.add_dom0_kernel(AddressSpace::NestedKernel(level), dom0);
+            reader.add_xen(environment, AddressSpace::NestedHypervisor(level))?;
+        }
+        _ => {
+            reader.add_kernel(&located);
+            reader.add_programs(environment, &located)?;
+            reader.add_nested(&located.nested_kernels)?;
+        }
     }
     Ok(reader.symbols)
 }
@@ -87,7 +102,7 @@ pub fn of_irq_path(
     let mut reader = Reader::new(context);
     reader.add(AddressSpace::Guest, "guest", Part::Image)?;
     if environment.is_xen() {
-        reader.add_hypervisor()?;
+        reader.add_hypervisor(AddressSpace::Hypervisor)?;
     } else {
         let located = reader.locate(environment, watch)?;
         reader.add_kernel(&located);
@@ -218,9 +233,13 @@ impl<'a> Reader<'a> {
         symbols.add_kallsyms(AddressSpace::Kernel, "kernel", &located.kernel);
     }
 
-    /// Adds the kernels of guests that host guests, and their programs.
-    fn add_nested(&mut self, located: &CodeAddresses) -> Result<(), Failure> {
-        for (kernel, level) in located.nested_kernels.iter().zip(1..) {
+    fn add_dom0_kernel(&mut self, space: AddressSpace, kernel: &str) {
+        self.symbols.add_kallsyms(space, KERNEL_OF_DOM0, kernel);
+    }
+
+    /// Adds the kernels of guests that host guests, outermost first, and their programs.
+    fn add_nested(&mut self, kernels: &[String]) -> Result<(), Failure> {
+        for (kernel, level) in kernels.iter().zip(1..) {
             let space = AddressSpace::NestedKernel(level);
             self.symbols.add_kallsyms(space, "kernel", kernel);
             let space = AddressSpace::NestedUser(level);
@@ -237,7 +256,7 @@ impl<'a> Reader<'a> {
         located: &CodeAddresses,
     ) -> Result<(), Failure> {
         self.add(AddressSpace::User, "trapline-agent", Part::Agent)?;
-        if environment.has_trapline_vmm() {
+        if environment.has_trapline_vmm() && !environment.is_xen() {
             self.add(AddressSpace::User, "trapline-vmm", Part::Vmm)?;
         }
         if environment.is_process() {
@@ -267,9 +286,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds Xen and the programs of dom0, which all have the same addresses.
-    fn add_xen(&mut self, environment: EnvironmentId) -> Result<(), Failure> {
-        let code = self.add_hypervisor()?;
+    /// Adds Xen in `space` and the programs of dom0, which all have the same addresses.
+    fn add_xen(&mut self, environment: EnvironmentId, space: AddressSpace) -> Result<(), Failure> {
+        let code = self.add_hypervisor(space)?;
         let vmm = environment
             .has_trapline_vmm()
             .then_some(("trapline-vmm", Part::Vmm));
@@ -303,14 +322,14 @@ impl<'a> Reader<'a> {
         self.add(AddressSpace::User, "trapline-nova", Part::Nova)
     }
 
-    fn add_hypervisor(&mut self) -> Result<XenCode, Failure> {
+    fn add_hypervisor(&mut self, space: AddressSpace) -> Result<XenCode, Failure> {
         let code = xen_code(self.context.inventory.settings());
         let code = code.map_err(|error| self.context.interrupt.explain(error))?;
         let symbols = &mut self.symbols;
-        symbols.add_range(AddressSpace::Hypervisor, XEN.start, XEN.end, HYPERVISOR);
+        symbols.add_range(space, XEN.start, XEN.end, HYPERVISOR);
         match xen_symbols(&code)? {
             Ok(bytes) => symbols
-                .add_elf(AddressSpace::Hypervisor, HYPERVISOR, &bytes, 0)
+                .add_elf(space, HYPERVISOR, &bytes, 0)
                 .map_err(|error| Failure::from_error(&error))?,
             Err(reason) => self.context.note(&format!(
                 "Xen has no symbols: its instructions are listed as [{HYPERVISOR}], and its \

@@ -1,5 +1,5 @@
-//! Decodes the stream of a Linux guest that starts guests of its own. Its init reports programs as that of
-//! a simulated machine does; the stream is the console of the VMM that runs the Linux guest.
+//! Decodes the stream of a guest that starts guests of its own. The init of its Linux reports programs as that of
+//! a simulated machine does; the stream is the console of the VMM that runs the guest.
 
 use crate::listener::{Emulator, MachineOutput, ProgramObserver};
 use std::cell::RefCell;
@@ -10,16 +10,18 @@ use trapline_host::process::{Exited, OutputHandler};
 use trapline_host::Error;
 use trapline_protocol::NoProbe;
 
-/// Observes Linux guests, each of which runs the next of `programs`.
+/// Observes guests of one VMM, each of which runs the next of `programs`.
 pub struct Nested<I> {
+    vmm: Emulator,
     programs: Rc<RefCell<I>>,
     guest: Option<MachineOutput<OneProgram<I>>>,
 }
 
 impl<I: ProgramObserver> Nested<I> {
-    /// Returns an observer of Linux guests that run one of these programs each.
-    pub fn new(programs: I) -> Self {
+    /// Returns an observer of guests of `vmm` that run one of these programs each.
+    pub fn new(vmm: Emulator, programs: I) -> Self {
         Self {
+            vmm,
             programs: Rc::new(RefCell::new(programs)),
             guest: None,
         }
@@ -45,7 +47,7 @@ impl<I: ProgramObserver> ProgramObserver for Nested<I> {
 
     fn start(&mut self, _: u64) {
         let program = OneProgram(Rc::clone(&self.programs));
-        self.guest = Some(MachineOutput::new(Emulator::TRAPLINE_VMM, program));
+        self.guest = Some(MachineOutput::new(self.vmm, program));
     }
 
     fn output(&mut self, channel: Channel, bytes: &[u8]) -> Result<(), Error> {
@@ -75,19 +77,19 @@ impl<I: ProgramObserver> ProgramObserver for Nested<I> {
     }
 }
 
-/// Returns an observer of a machine whose programs run in Linux guests at `level`: 0 is the machine
-/// itself.
-pub fn at_level<'a>(
-    level: u32,
+/// Returns an observer of a machine whose programs run within guests of these VMMs, outermost first, or
+/// on the machine itself without any.
+pub fn within<'a>(
+    hosts: &[Emulator],
     programs: &'a mut dyn ProgramObserver,
 ) -> Box<dyn ProgramObserver + 'a> {
-    match level {
-        0 => Box::new(programs),
-        _ => Box::new(Nested::new(at_level(level - 1, programs))),
+    match hosts {
+        [] => Box::new(programs),
+        [outermost, inner @ ..] => Box::new(Nested::new(*outermost, within(inner, programs))),
     }
 }
 
-/// One program of a Linux guest.
+/// One program of a guest.
 struct OneProgram<I>(Rc<RefCell<I>>);
 
 impl<I: ProgramObserver> ProgramObserver for OneProgram<I> {

@@ -107,6 +107,14 @@ impl Qemu {
             .words("-serial file:/proc/self/fd/2")
             .words(&console("console", "/proc/self/fd/1"))
     }
+
+    /// Returns the machine for a hypervisor, with the options `accelerator` and its console on standard error.
+    pub fn for_hypervisor(&self, memory_mib: u32, accelerator: &str) -> Command {
+        self.machine(hardware(QemuMachine::Q35).options, memory_mib, 1)
+            .words(accelerator)
+            .words("-serial file:/proc/self/fd/2")
+            .words(&console("console", "/proc/self/fd/1"))
+    }
 }
 
 /// Makes the instruction clock of a QEMU reproducible with [`Part::Steady`]. The library finds the
@@ -163,6 +171,12 @@ const fn hardware(machine: QemuMachine) -> Hardware {
             options: "pc,acpi=off,hpet=off,usb=off",
             devices: "",
             firmware: &["bios-256k.bin", "pvh.bin", "kvmvapic.bin"],
+        },
+        // Another option ROM loads a multiboot kernel.
+        QemuMachine::Q35 => Hardware {
+            options: "q35",
+            devices: "",
+            firmware: &["bios-256k.bin", "multiboot_dma.bin", "kvmvapic.bin"],
         },
     }
 }

@@ -79,6 +79,20 @@ fn image_in_xen_is_reproducible() {
     assert!(first.facts["xen-command-line"].contains("mwait-idle=0"));
 }
 
+/// Devices of a domain by trapline-vmm are served in the first domain of this machine, too.
+#[test]
+#[ignore = "slow: make test-all"]
+fn image_in_xen_with_trapline_vmm_is_reproducible() {
+    let wanted = Op::PortOut.bit() | Op::MmioRead.bit() | Op::Cpuid.bit() | Op::BootExit.bit();
+    let Some(first) = boot(EnvironmentId::SIM_VMX_XEN_TRAPLINE, wanted) else {
+        return;
+    };
+    let again = boot(EnvironmentId::SIM_VMX_XEN_TRAPLINE, wanted).unwrap();
+    assert_eq!(ticks(&first).len(), 4);
+    assert_eq!(ticks(&first), ticks(&again));
+    assert_eq!(first.facts[STREAM_HASH], again.facts[STREAM_HASH]);
+}
+
 /// Scheduler and domain share of Xen are settings of this machine, too.
 #[test]
 #[ignore = "slow: make test-all"]

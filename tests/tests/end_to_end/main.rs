@@ -24,6 +24,7 @@ mod export;
 mod failures;
 mod gate;
 mod guest;
+mod hostile;
 mod image;
 mod intel;
 mod irq;

@@ -141,6 +141,13 @@ fn sleeping_guest_is_killed_at_its_deadline() {
     }
 }
 
+/// On NOVA the VMM has the timer of the guest, and reports a halt that nothing can end.
+#[test]
+fn sleeping_guest_on_nova_is_reported() {
+    let words = ["guest halted without a wake-up source"];
+    assert_reported(EnvironmentId::SIM_NOVA, Fault::Sleep, 30, &words);
+}
+
 /// The clock of an idle simulated machine advances at once, so its init enforces the deadline.
 #[test]
 fn lingering_program_in_the_simulated_machine_is_ended() {
@@ -201,24 +208,35 @@ fn assert_noise_is_contained(id: EnvironmentId) -> Option<Observation> {
 /// refuses invalid system calls. Then the guest measures as usual.
 #[test]
 fn misbehaving_programs_are_contained() {
-    let environments = [
+    for id in [
         EnvironmentId::QEMU_TCG,
         EnvironmentId::SIM,
         EnvironmentId::SIM_KVM,
         EnvironmentId::SIM_QEMU_KVM,
         EnvironmentId::SIM_PROCESS,
-    ];
-    for id in environments {
-        let Some(booted) = boot_with_fault(id, Fault::Programs, 300) else {
-            continue;
-        };
-        assert!(booted.error.is_none(), "{id}: {:?}", booted.error);
-        let observation = booted.observation;
-        let all = &observation.operations;
-        let is_measured = |outcome: &Outcome| matches!(outcome, Outcome::Measured { .. });
-        assert!(all.iter().all(|one| is_measured(&one.outcome)), "{id}");
-        assert_eq!((all.len(), &observation.problems[..]), (1, &[][..]), "{id}");
+        EnvironmentId::SIM_NOVA,
+    ] {
+        assert_programs_are_contained(id);
     }
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn misbehaving_programs_in_a_xen_domain_are_contained() {
+    assert_programs_are_contained(EnvironmentId::SIM_XEN_TRAPLINE);
+}
+
+#[track_caller]
+fn assert_programs_are_contained(id: EnvironmentId) {
+    let Some(booted) = boot_with_fault(id, Fault::Programs, 300) else {
+        return;
+    };
+    assert!(booted.error.is_none(), "{id}: {:?}", booted.error);
+    let observation = booted.observation;
+    let all = &observation.operations;
+    let is_measured = |outcome: &Outcome| matches!(outcome, Outcome::Measured { .. });
+    assert!(all.iter().all(|one| is_measured(&one.outcome)), "{id}");
+    assert_eq!((all.len(), &observation.problems[..]), (1, &[][..]), "{id}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Nested virtualization on the simulated machine, end to end.
 
-use trapline_tests::measurements::{cell, component_insn, facts, fastest};
+use trapline_tests::measurements::{cell, component_insn, estimate, facts, fastest};
 use trapline_tests::run::Place;
 
 const FEATURE: &str = "nested virtualization";
@@ -57,4 +57,64 @@ fn nested_exits_are_explained_by_level() {
         let insn = component_insn(&profile, component);
         assert!(expected.contains(&insn), "{component}: {insn}");
     }
+}
+
+/// Both kinds of domain touch their memory at the same cost: one fault of the outer hypervisor for several pages, which
+/// Xen does not see.
+#[test]
+#[ignore = "slow: make test-all"]
+fn first_touch_in_nested_xen_does_not_depend_on_the_kind_of_domain() {
+    let place = Place::new();
+    if !place.has("sim/kvm/xen-hvm", FEATURE) {
+        return;
+    }
+    let words =
+        "-q --env sim/kvm/xen-pvh,sim/kvm/xen-hvm --workload basic/first-touch-4k,exits/cpuid";
+    let run = place.measure(&words.split(' ').collect::<Vec<_>>());
+    let [pvh, hvm] = ["sim/kvm/xen-pvh", "sim/kvm/xen-hvm"]
+        .map(|environment| estimate(&run, environment, "first-touch-4k"));
+    assert!((500.0..5_000.0).contains(&pvh), "{pvh}");
+    assert!((pvh - hvm).abs() < pvh / 100.0, "{pvh}, {hvm}");
+    // An exit is one of Xen's guest and some of Xen.
+    let exit = estimate(&run, "sim/kvm/xen-pvh", "cpuid");
+    assert!((12_000.0..30_000.0).contains(&exit), "{exit}");
+    for cell in run["cells"].as_array().expect("cells") {
+        assert_ne!(cell["reproduced"], false, "{cell:#}");
+    }
+    let facts = facts(&run, "sim/kvm/xen-pvh");
+    for fact in [
+        "xen-sha256",
+        "l1-kernel-sha256",
+        "l2-kernel-sha256",
+        "l2-command-line",
+    ] {
+        assert!(facts[fact].is_string(), "{fact}: {facts:#}");
+    }
+}
+
+/// The instructions of Xen, of its first domain and of the outer hypervisor are told apart.
+#[test]
+#[ignore = "slow: make test-all"]
+fn exits_in_nested_xen_are_explained_by_level() {
+    let place = Place::new();
+    if !place.has("sim/kvm/xen-pvh", FEATURE) {
+        return;
+    }
+    let words = [
+        "explain",
+        "sim/kvm/xen-pvh",
+        "exits/cpuid",
+        "--format",
+        "json",
+    ];
+    let result = place.run(&words);
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
+    let profile = result.json();
+    let insn = |component| component_insn(&profile, component);
+    assert!((500.0..9_000.0).contains(&insn("L2/xen")), "{profile:#}");
+    assert!(
+        insn("kvm") + insn("kvm_amd") > insn("L2/xen"),
+        "{profile:#}"
+    );
+    assert!(insn("guest") < 10.0, "{profile:#}");
 }

@@ -10,6 +10,7 @@ use trapline_model::GuestConfig;
 use trapline_sim::base::Base;
 use trapline_sim::initramfs::Archive;
 use trapline_sim::kernel::Maker;
+use trapline_sim::listener::Emulator;
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 
@@ -92,13 +93,13 @@ pub trait Contents {
         guest.memory_mib + guest.window_mib + guest.disk_mib
     }
 
-    /// Returns the number of Linux guests between the machine and the program that runs guests.
-    fn nesting(&self) -> u32 {
-        0
+    /// Returns the VMMs of the guests between the machine and the program that runs guests, outermost first.
+    fn hosts(&self) -> Vec<Emulator> {
+        Vec::new()
     }
 
     /// Adds the launch of a program without a guest at a level of nesting: 0 is the machine.
-    fn launch_at(&self, _level: u32, script: &mut Script, command: &Command) {
+    fn launch_at(&self, _level: usize, script: &mut Script, command: &Command) {
         script.launch(command, false);
     }
 

@@ -105,7 +105,7 @@ impl Guest for MachineGuest {
             process.record(self.jobs.first().and_then(record_path));
         }
         let mut guests = Guests::new(self.contents.guest_kind(), &self.jobs, out);
-        let mut programs = nested::at_level(self.contents.nesting(), &mut guests);
+        let mut programs = nested::within(&self.contents.hosts(), &mut guests);
         let (hash, result) = self.machine.wait(programs.as_mut(), limits);
         drop(programs);
         drop(guests);

@@ -44,7 +44,7 @@ use guests::GuestKind;
 use inner::InnerLinux;
 use kernel::Maker;
 use machine_guest::SimLinuxMachine;
-use nested::NestedLinux;
+use nested::HostGuest;
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
@@ -106,7 +106,7 @@ pub(crate) fn contents(
 ) -> Result<Box<dyn Contents>, Error> {
     let mut contents = innermost_contents(stack, settings, image, guest)?;
     for _outer in stack.levels.iter().skip(1) {
-        contents = Box::new(NestedLinux::new(settings, guest, contents)?);
+        contents = Box::new(HostGuest::new(settings, guest, contents)?);
     }
     Ok(contents)
 }
@@ -270,9 +270,14 @@ impl Contents for InnerQemu {
     }
 
     fn located_command(&self) -> Option<Command> {
-        let words = "-M none -nodefaults -no-user-config -display none";
-        Some(Command::new(&self.qemu.program).words(words))
+        Some(qemu_located(&self.qemu))
     }
+}
+
+/// Returns a command of QEMU without a machine.
+fn qemu_located(qemu: &Qemu) -> Command {
+    let words = "-M none -nodefaults -no-user-config -display none";
+    Command::new(&qemu.program).words(words)
 }
 
 /// Adds QEMU with its libraries and the firmware of a machine type.

@@ -25,7 +25,7 @@ pub fn schema() -> Value {
             "environments": {
                 "type": "array",
                 "items": { "anyOf": [
-                    { "enum": EnvironmentId::BUILT_IN.map(EnvironmentId::name) },
+                    { "enum": EnvironmentId::BUILT_IN.map(EnvironmentId::name).as_slice() },
                     { "type": "string", "pattern": "^(sim/)?[a-z][a-z0-9-]*$", "description": "A VMM of [vmm.NAME]." }
                 ] },
                 "description": "Environments to measure, each with every combination of machine settings that it supports."

@@ -67,8 +67,9 @@ impl State {
         }
     }
 
-    /// Removes and returns the counts of a window kind, ordered independently of translation.
-    pub fn take_counts(&mut self, kind: usize) -> Vec<InsnCount> {
+    /// Removes and returns the counts of a window kind, ordered independently of translation. Pages are
+    /// returned for level `paged`.
+    pub fn take_counts(&mut self, kind: usize, paged: u8) -> Vec<InsnCount> {
         let mut sums: BTreeMap<(u8, u64, Option<u64>), InsnCount> = BTreeMap::new();
         for site in self.sites.values() {
             for (count, level) in site.counts[kind].iter().zip(0..) {
@@ -76,7 +77,7 @@ impl State {
                 if count == 0 {
                     continue;
                 }
-                let (address, page) = (site.address, site.page.filter(|_| level == 0));
+                let (address, page) = (site.address, site.page.filter(|_| level == paged));
                 let sum = sums.entry((level, address, page)).or_default();
                 *sum = InsnCount {
                     level,

@@ -88,7 +88,7 @@ pub fn tone(row: Row) -> &'static str {
         }
         (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => match machine {
             QemuMachine::Microvm => "t2",
-            QemuMachine::Pc => "t5",
+            QemuMachine::Pc | QemuMachine::Q35 => "t5",
         },
     }
 }
