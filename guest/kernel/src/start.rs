@@ -84,6 +84,10 @@ extern "C" fn trapline_main(start: *const StartInfo) -> ! {
     if let Some(fault) = job.fault {
         fault::inject(fault, &job);
     }
-    trapline_workloads::run(&mut system::Kernel::new(&job), &job, &info);
+    let mut system = system::Kernel::new(&job);
+    if job.receiver {
+        panic!("{}", system.receive_packets());
+    }
+    trapline_workloads::run(&mut system, &job, &info);
     panic::end(trapline_abi::platform::EXIT_DONE)
 }

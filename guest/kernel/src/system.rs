@@ -62,6 +62,12 @@ impl Kernel {
         }
     }
 
+    /// Receives frames of another guest. Returns the reason why it ends.
+    #[cold]
+    pub fn receive_packets(&self) -> Reason {
+        virtio::receive_packets(self.apic(), self.ports)
+    }
+
     #[inline(always)]
     fn apic(&self) -> Result<&Apic, Reason> {
         borrow(self.apic.get_or_init(Apic::open))
@@ -243,6 +249,14 @@ impl System for Kernel {
 
     fn exchange(&mut self, exchange: Exchange) -> Result<(), Reason> {
         virtio::exchange(exchange)
+    }
+
+    fn open_switch(&mut self) -> Result<(), Reason> {
+        virtio::open_switch(self.apic(), self.ports)
+    }
+
+    fn send_packets(&mut self, length: usize) -> Result<(), Reason> {
+        virtio::send_packets(length)
     }
 
     fn run_in_process(&mut self, job: &Job) -> bool {

@@ -18,6 +18,8 @@ pub enum Part {
     Agent,
     /// The unikernel.
     Image,
+    /// The virtual switch.
+    Switch,
     /// The program that reads symbol addresses on a simulated machine.
     Symbols,
     /// The QEMU plugin that counts executed instructions.
@@ -34,6 +36,7 @@ impl Part {
             Self::Nova => "trapline-nova",
             Self::Agent => "trapline-agent",
             Self::Image => "trapline-image",
+            Self::Switch => "trapline-switch",
             Self::Symbols => "trapline-symbols",
             Self::Plugin => "libtrapline_profile.so",
             Self::Steady => "libtrapline_steady.so",

@@ -240,6 +240,9 @@ impl<'a> Reader<'a> {
         if environment.has_trapline_vmm() {
             self.add(AddressSpace::User, "trapline-vmm", Part::Vmm)?;
         }
+        if environment.supports_packets() {
+            self.add(AddressSpace::User, "trapline-switch", Part::Switch)?;
+        }
         if environment.is_process() {
             self.add(AddressSpace::User, "guest", Part::Image)?;
             let start = HYPERCALL_ENTRY & !(PAGE - 1);
