@@ -12,6 +12,10 @@ use trapline_abi::{packet, Op};
 /// Exchanges before the first sample, which grow windows and warm up code and caches.
 const WARM_UP: u32 = 8;
 
+/// Bursts of packets between the alignment to an interrupt and the first sample. The sender spins for that alignment, so that on
+/// one CPU the kernel's scheduler prefers receiver and switch until all have run for as long.
+const SETTLING: u32 = 16;
+
 /// Pings per batch of the job: a ping is short, and its percentiles need many.
 const PINGS: u32 = 16;
 
@@ -26,7 +30,7 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
             false => (batches, BYTES as u64),
         };
         match bench.system.open_network(bench.job) {
-            Ok(()) => measure(bench, op, (samples, count), |system| {
+            Ok(()) => measure(bench, op, (0, samples, count), |system| {
                 system.exchange(exchange)
             }),
             Err(reason) => bench.skip(op, reason),
@@ -36,7 +40,7 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
         if !bench.job.selects(op) {
             continue;
         }
-        let size = (bench.job.batches, packet::BURST);
+        let size = (SETTLING, bench.job.batches, packet::BURST);
         match bench.system.open_switch() {
             Ok(()) => measure(bench, op, size, |system| system.send_packets(length)),
             Err(reason) => bench.skip(op, reason),
@@ -44,15 +48,16 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     }
 }
 
-/// Measures so many samples of `exchange`, with so many units of `op` each.
+/// Measures `exchange`: exchanges after the begin that are no samples, samples, and units of `op` in each.
 fn measure<S: System>(
     bench: &mut Bench<'_, S>,
     op: Op,
-    (samples, count): (u32, u64),
+    (settling, samples, count): (u32, u32, u64),
     exchange: impl Fn(&mut S) -> Result<(), Reason>,
 ) {
     let mut exchanged = (0..WARM_UP).try_for_each(|_| exchange(bench.system));
     bench.begin(op, 0);
+    exchanged = exchanged.and_then(|()| (0..settling).try_for_each(|_| exchange(bench.system)));
     for _ in 0..samples {
         if exchanged.is_err() {
             break;
