@@ -44,6 +44,7 @@ impl Kernel {
     /// Creates the state for one job. Devices are set up on first use.
     pub fn new(job: &Job) -> Self {
         threads::begin();
+        let is_xen = job.is_xen_domain();
         Self {
             ports: job.ports,
             legacy_stopped: false,
@@ -51,21 +52,11 @@ impl Kernel {
             apic: OnceCell::new(),
             timer: OnceCell::new(),
             hypercall_instruction: OnceCell::new(),
-            xen: if job.is_xen_domain() {
-                Ok(Xen::here())
-            } else {
-                Err("not a Xen domain")
-            },
+            xen: is_xen.then(Xen::here).ok_or("not a Xen domain"),
             events: OnceCell::new(),
             window: OnceCell::new(),
             no_processes: "this kernel is not a process",
         }
-    }
-
-    /// Receives frames of another guest. Returns the reason why it ends.
-    #[cold]
-    pub fn receive_packets(&self) -> Reason {
-        virtio::receive_packets(self.apic(), self.ports)
     }
 
     #[inline(always)]

@@ -133,10 +133,16 @@ impl Parts {
         Ok(Arc::new(file))
     }
 
-    /// Returns a hash of image, agent and VMMs, without missing ones.
+    /// Returns a hash of image, agent, VMMs and switch, without missing ones.
     pub fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
-        for part in [Part::Image, Part::Agent, Part::Vmm, Part::Nova] {
+        for part in [
+            Part::Image,
+            Part::Agent,
+            Part::Vmm,
+            Part::Nova,
+            Part::Switch,
+        ] {
             let of_part = self.get(part).and_then(|path| sha256_of_file(&path));
             hash.update(of_part.unwrap_or_default());
         }
