@@ -9,7 +9,7 @@ DIST := target/dist
 BUILT := target/x86_64-unknown-linux-gnu
 # Programs that run inside the measured machine, and those that check it.
 GUEST_PROGRAMS := trapline-vmm trapline-agent trapline-conformance trapline-floor \
-	trapline-probe trapline-symbols
+	trapline-probe trapline-switch trapline-symbols
 SKIPS := $(CURDIR)/target/skips.txt
 
 # Tests use the release profile: dependencies are compiled once.

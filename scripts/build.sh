@@ -31,7 +31,7 @@ mkdir -p "$dist"
 selected=()
 for program in "${guest_programs[@]}"; do selected+=(--bin "$program"); done
 
-cargo build --release --bin trapline --bin trapline-switch --bin trapline-traffic
+cargo build --release --bin trapline --bin trapline-traffic
 build_library plugin
 build_library steady
 # No path of this machine in the measured programs: exact figures depend on every byte.
@@ -42,7 +42,7 @@ cargo build --profile guest "${selected[@]}" \
 scripts/freestanding.sh trapline-kernel "$dist/.trapline-image.built"
 scripts/freestanding.sh trapline-nova "$dist/.trapline-nova.built"
 
-for program in trapline trapline-switch trapline-traffic; do place "$built/release/$program" "$program"; done
+for program in trapline trapline-traffic; do place "$built/release/$program" "$program"; done
 for program in "${guest_programs[@]}"; do place "$built/guest/$program" "$program"; done
 place "$dist/.trapline-image.built" trapline-image
 place "$dist/.trapline-nova.built" trapline-nova

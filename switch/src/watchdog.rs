@@ -23,8 +23,9 @@ extern "C" fn ignore(_: libc::c_int) {}
 
 /// Returns the number of the calling thread.
 fn thread() -> libc::pid_t {
+    // The standard library declares `gettid` of the C library weakly, which a static link would leave out.
     // SAFETY: returns a number.
-    unsafe { libc::gettid() }
+    unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 
 impl Progress {

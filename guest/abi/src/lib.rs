@@ -18,6 +18,7 @@ pub mod marker;
 mod names;
 pub mod net;
 pub mod operation;
+pub mod packet;
 pub mod platform;
 pub mod populate;
 pub mod record;

@@ -5,6 +5,7 @@
 //! the peer answers with [`RIGHT`] or [`WRONG`]. After [`RECEIVE`] the peer sends [`BYTES`] of the pattern.
 
 use crate::operation::{Op, OpSet};
+use crate::packet;
 use crate::workload::Workload;
 
 /// IPv4 addresses of the peer and of the guest: TEST-NET-1, which no network uses (RFC 5737, section 3).
@@ -108,9 +109,9 @@ pub fn ping(number: u64) -> u8 {
     (number % u64::from(SEND)) as u8
 }
 
-/// Returns the operations of workload `net`.
+/// Returns the operations of workload `net` that need a peer.
 pub fn operations() -> OpSet {
-    Workload::Net.set()
+    Workload::Net.set() & !packet::operations()
 }
 
 #[cfg(test)]
@@ -137,7 +138,8 @@ mod tests {
 
     #[test]
     fn exchanges_are_the_operations_of_the_workload() {
-        let ops: Vec<_> = Exchange::ALL.into_iter().map(|(_, op)| op).collect();
+        let exchanges = Exchange::ALL.into_iter().map(|(_, op)| op);
+        let ops: Vec<_> = exchanges.chain(packet::LENGTHS.map(|(op, _)| op)).collect();
         assert_eq!(ops, Workload::Net.operations().collect::<Vec<_>>());
         assert!((0..1000).all(|number| ping(number) < SEND));
     }

@@ -325,6 +325,10 @@ operations! {
         "256 KiB sent to a peer over TCP, until it has checked every byte and answered";
     TcpReceive = 91, Net, "tcp-receive", Bytes(1), Network,
         "256 KiB requested from a peer over TCP, until they arrive and every byte is checked";
+    Packet64 = 92, Net, "packet-64", Batch, Network,
+        "one of 1,024 frames of 64 bytes sent to another guest on a switch, until that has checked them all";
+    Packet1500 = 93, Net, "packet-1500", Batch, Network,
+        "one of 1,024 frames of 1,500 bytes sent to another guest on a switch, until that has checked them all";
 }
 
 impl Op {

@@ -133,6 +133,8 @@ pub const VIRTIO_MMIO_SIZE: u64 = 0x200;
 pub const DISK_MMIO: u64 = VIRTIO_MMIO + VIRTIO_MMIO_SIZE;
 /// Transport of the image's network card in trapline-vmm: the third one.
 pub const NET_MMIO: u64 = VIRTIO_MMIO + 2 * VIRTIO_MMIO_SIZE;
+/// Registers of the network card of an image on a switch.
+pub const SWITCH_MMIO: u64 = VIRTIO_MMIO + 3 * VIRTIO_MMIO_SIZE;
 /// Interrupt vector of both. The virtual machine of an image has no I/O APIC.
 pub const VIRTIO_VECTOR: u8 = 0x34;
 /// Value of the `MagicValue` register of a transport: "virt".

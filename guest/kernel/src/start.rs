@@ -84,6 +84,9 @@ extern "C" fn trapline_main(start: *const StartInfo) -> ! {
     if let Some(fault) = job.fault {
         fault::inject(fault, &job);
     }
+    if job.receiver {
+        panic!("{}", virtio::receive_packets(job.ports));
+    }
     trapline_workloads::run(&mut system::Kernel::new(&job), &job, &info);
     panic::end(trapline_abi::platform::EXIT_DONE)
 }

@@ -44,6 +44,7 @@ impl Kernel {
     /// Creates the state for one job. Devices are set up on first use.
     pub fn new(job: &Job) -> Self {
         threads::begin();
+        let is_xen = job.is_xen_domain();
         Self {
             ports: job.ports,
             legacy_stopped: false,
@@ -51,11 +52,7 @@ impl Kernel {
             apic: OnceCell::new(),
             timer: OnceCell::new(),
             hypercall_instruction: OnceCell::new(),
-            xen: if job.is_xen_domain() {
-                Ok(Xen::here())
-            } else {
-                Err("not a Xen domain")
-            },
+            xen: is_xen.then(Xen::here).ok_or("not a Xen domain"),
             events: OnceCell::new(),
             window: OnceCell::new(),
             no_processes: "this kernel is not a process",
@@ -243,6 +240,14 @@ impl System for Kernel {
 
     fn exchange(&mut self, exchange: Exchange) -> Result<(), Reason> {
         virtio::exchange(exchange)
+    }
+
+    fn open_switch(&mut self) -> Result<(), Reason> {
+        virtio::open_switch(self.apic(), self.ports)
+    }
+
+    fn send_packets(&mut self, length: usize) -> Result<(), Reason> {
+        virtio::send_packets(length)
     }
 
     fn run_in_process(&mut self, job: &Job) -> bool {

@@ -1,15 +1,20 @@
 //! Latency and throughput of a network.
 //!
 //! A peer answers pings and receives and sends streams over one link, see [`trapline_abi::net`]. Each sample is
-//! one exchange, whose content both sides check within the measured time.
+//! one exchange, whose content both sides check within the measured time. Numbered frames go to another guest on a switch, see
+//! [`trapline_abi::packet`].
 
 use crate::measure::Bench;
 use crate::system::{Reason, System};
 use trapline_abi::net::{Exchange, BYTES};
-use trapline_abi::Op;
+use trapline_abi::{packet, Op};
 
 /// Exchanges before the first sample, which grow windows and warm up code and caches.
 const WARM_UP: u32 = 8;
+
+/// Bursts of packets between the alignment to an interrupt and the first sample. The sender spins for that alignment, so that on
+/// one CPU the kernel's scheduler prefers receiver and switch until all have run for as long.
+const SETTLING: u32 = 16;
 
 /// Pings per batch of the job: a ping is short, and its percentiles need many.
 const PINGS: u32 = 16;
@@ -19,25 +24,45 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
         if !bench.job.selects(op) {
             continue;
         }
+        let batches = bench.job.batches;
+        let (samples, count) = match exchange.is_ping() {
+            true => (batches.saturating_mul(PINGS), 1),
+            false => (batches, BYTES as u64),
+        };
         match bench.system.open_network(bench.job) {
-            Ok(()) => measure(bench, exchange, op),
+            Ok(()) => measure(bench, op, (0, samples, count), |system| {
+                system.exchange(exchange)
+            }),
+            Err(reason) => bench.skip(op, reason),
+        }
+    }
+    for (op, length) in packet::LENGTHS {
+        if !bench.job.selects(op) {
+            continue;
+        }
+        let size = (SETTLING, bench.job.batches, packet::BURST);
+        match bench.system.open_switch() {
+            Ok(()) => measure(bench, op, size, |system| system.send_packets(length)),
             Err(reason) => bench.skip(op, reason),
         }
     }
 }
 
-fn measure<S: System>(bench: &mut Bench<'_, S>, exchange: Exchange, op: Op) {
-    let (samples, count) = match exchange.is_ping() {
-        true => (bench.job.batches.saturating_mul(PINGS), 1),
-        false => (bench.job.batches, BYTES as u64),
-    };
-    let mut exchanged = (0..WARM_UP).try_for_each(|_| bench.system.exchange(exchange));
+/// Measures `exchange`: exchanges after the begin that are no samples, samples, and units of `op` in each.
+fn measure<S: System>(
+    bench: &mut Bench<'_, S>,
+    op: Op,
+    (settling, samples, count): (u32, u32, u64),
+    exchange: impl Fn(&mut S) -> Result<(), Reason>,
+) {
+    let mut exchanged = (0..WARM_UP).try_for_each(|_| exchange(bench.system));
     bench.begin(op, 0);
+    exchanged = exchanged.and_then(|()| (0..settling).try_for_each(|_| exchange(bench.system)));
     for _ in 0..samples {
         if exchanged.is_err() {
             break;
         }
-        exchanged = bench.timed(op, |system| counted(count, system.exchange(exchange)));
+        exchanged = bench.timed(op, |system| counted(count, exchange(system)));
     }
     match exchanged {
         Ok(()) => bench.end(op, samples, u64::from(op.number())),

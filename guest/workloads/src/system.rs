@@ -180,6 +180,23 @@ pub trait System {
         Err(NO_NETWORK)
     }
 
+    /// Opens the network card on a switch with another guest. Later calls have no effect.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    fn open_switch(&mut self) -> Result<(), Reason> {
+        Err(NO_SWITCH)
+    }
+
+    /// Sends [`trapline_abi::packet::BURST`] frames of `length` bytes, until the other guest has checked them. Called only
+    /// after [`Self::open_switch`].
+    ///
+    /// # Errors
+    /// The card fails, or a frame was lost or damaged.
+    fn send_packets(&mut self, _length: usize) -> Result<(), Reason> {
+        Err(NO_SWITCH)
+    }
+
     /// Runs the operations of workload `system` in a process, if this system is a kernel that has
     /// processes. Returns false if the caller has to run them itself.
     fn run_in_process(&mut self, _job: &Job) -> bool {
@@ -195,6 +212,7 @@ pub trait System {
 
 const NO_DISK: Reason = "this system has no disk";
 const NO_NETWORK: Reason = "this system has no network";
+const NO_SWITCH: Reason = "this system is on no switch";
 
 /// Number of pages that [`Processes::map`] maps.
 pub const MAPPED_PAGES: u64 = 256;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Files that `make build` creates next to `trapline`.
-pub const PARTS: [&str; 9] = [
+pub const PARTS: [&str; 10] = [
     "trapline-vmm",
     "trapline-nova",
     "trapline-agent",
@@ -12,6 +12,7 @@ pub const PARTS: [&str; 9] = [
     "trapline-floor",
     "trapline-probe",
     "trapline-symbols",
+    "trapline-switch",
     "libtrapline_profile.so",
 ];
 

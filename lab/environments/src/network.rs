@@ -1,9 +1,12 @@
 //! The network of workload net: the agent starts a peer behind a tap, and then the VMM.
 
+use crate::vmm_command::image_command;
+use std::ffi::OsString;
 use std::path::PathBuf;
-use trapline_abi::{net, Job};
+use trapline_abi::{net, packet, Job};
 use trapline_host::process::Command;
 use trapline_host::{tool, Error, Part};
+use trapline_model::layers::Hypervisor;
 use trapline_model::GuestConfig;
 use trapline_sim::base::Base;
 use trapline_sim::drivers::{self, Module};
@@ -22,15 +25,82 @@ pub fn is_measured(job: &Job) -> bool {
     job.run & net::operations() != 0
 }
 
+/// Another guest on a switch.
+pub struct Receiver {
+    switch: PathBuf,
+    guest: Command,
+}
+
+/// Memory of another guest on a switch, in MiB.
+const RECEIVER_MIB: u32 = 64;
+
+impl Receiver {
+    /// Returns the other guest in `trapline-vmm`, with this image, for jobs that send packets.
+    pub fn new(
+        switch: impl Into<PathBuf>,
+        vmm: impl Into<PathBuf>,
+        hypervisor: Hypervisor,
+        image: impl Into<OsString>,
+        guest: &GuestConfig,
+    ) -> Self {
+        let job = Job {
+            receiver: true,
+            ..Job::EMPTY
+        };
+        let guest = GuestConfig {
+            memory_mib: RECEIVER_MIB,
+            ..*guest
+        };
+        let mut command = image_command(Command::new(vmm), hypervisor, image, &guest, &job);
+        // Its events are not those of the measured guest.
+        let events = command.arguments.iter().position(|word| word == "--events");
+        if let Some(index) = events {
+            command.arguments.drain(index..index + 2);
+        }
+        Self {
+            switch: switch.into(),
+            guest: command,
+        }
+    }
+
+    /// Returns the words by which the agent starts it.
+    fn words(self) -> Vec<OsString> {
+        let guest = self.guest;
+        let count = (1 + guest.arguments.len()).to_string();
+        let words = [self.switch.into(), count.into(), guest.program.into()];
+        words.into_iter().chain(guest.arguments).collect()
+    }
+}
+
+/// Returns whether `job` sends packets to another guest.
+pub fn sends_packets(job: &Job) -> bool {
+    job.run & packet::operations() != 0
+}
+
 /// Returns a command of `trapline-vmm`, which `job` needs a peer for or not: `agent` starts the peer, and
 /// executes the VMM with its tap.
 pub fn with_peer(vmm: Command, agent: impl Into<PathBuf>, job: &Job) -> Command {
-    if !is_measured(job) {
+    with_peers(vmm, agent, job, None)
+}
+
+/// The same, with another guest on a switch if there is one.
+pub fn with_peers(
+    vmm: Command,
+    agent: impl Into<PathBuf>,
+    job: &Job,
+    receiver: Option<Receiver>,
+) -> Command {
+    let kinds = [("tap", is_measured(job)), ("switch", receiver.is_some())];
+    let kinds = kinds.iter().filter(|(_, is_needed)| *is_needed);
+    let kinds: Vec<_> = kinds.map(|(name, _)| *name).collect();
+    if kinds.is_empty() {
         return vmm;
     }
     let mut command = vmm;
     let program = std::mem::replace(&mut command.program, agent.into());
-    let words = ["trapline.peer=tap".into(), program.into_os_string()];
+    let mut words = vec![format!("trapline.peer={}", kinds.join(",")).into()];
+    words.extend(receiver.map(Receiver::words).unwrap_or_default());
+    words.push(program.into_os_string());
     command.arguments.splice(..0, words);
     command
 }
@@ -47,7 +117,7 @@ pub fn job_with_card(job: &Job) -> Job {
 /// draw random numbers anew.
 pub fn random_state(base: Base, guest: &GuestConfig) -> Base {
     Base {
-        random_state: base.random_state || guest.network,
+        random_state: base.random_state || guest.network || guest.packets,
         ..base
     }
 }
@@ -123,5 +193,33 @@ mod tests {
         let without = with_peer(vmm(), "/agent", &Job::EMPTY);
         assert_eq!(without.program, PathBuf::from("/vmm"));
         assert!(job_with_card(&job).card && !job_with_card(&Job::EMPTY).card);
+    }
+
+    #[test]
+    fn receiver_has_no_events_of_the_measured_guest() {
+        let hypervisor = Hypervisor::Kvm;
+        let receiver = Receiver::new("/switch", "/vmm", hypervisor, "k", &GuestConfig::DEFAULT);
+        let command = Command::new("/vmm").words("--image k");
+        let command = with_peers(command, "/agent", &Job::EMPTY, Some(receiver));
+        let words: Vec<_> = command
+            .arguments
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        assert_eq!(
+            words[..4],
+            ["trapline.peer=switch", "/switch", &words[2], "/vmm"]
+        );
+        let count: usize = words[2].parse().unwrap();
+        let (receiver, measured) = words[3..].split_at(count);
+        assert_eq!(measured, ["/vmm", "--image", "k"]);
+        assert!(
+            receiver.last().unwrap().contains("trapline.receiver"),
+            "{receiver:?}"
+        );
+        assert!(
+            receiver.iter().all(|word| word != "--events"),
+            "{receiver:?}"
+        );
     }
 }

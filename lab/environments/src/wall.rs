@@ -7,7 +7,7 @@ use crate::kvm::{self, Hardware};
 use crate::launch::BootClock;
 use crate::linux_guest;
 use crate::loads::LoadPrograms;
-use crate::network;
+use crate::network::{self, Receiver};
 use crate::process_guest::{GuestCommand, ProcessGuest};
 use crate::vmm_command::image_command;
 use std::fs::File;
@@ -210,8 +210,19 @@ impl GuestCommand for ImageInTraplineVmm {
             None => vmm,
         };
         let command = image_command(vmm, self.hypervisor, image, &self.guest, job);
-        let agent = self.settings.parts.get(Part::Agent)?;
-        let command = network::with_peer(command, agent, job);
+        let parts = &self.settings.parts;
+        let receiver = || -> Result<_, Error> {
+            let (switch, hypervisor) = (parts.get(Part::Switch)?, self.hypervisor);
+            Ok(Receiver::new(
+                switch,
+                &self.vmm,
+                hypervisor,
+                image,
+                &self.guest,
+            ))
+        };
+        let receiver = network::sends_packets(job).then(receiver).transpose()?;
+        let command = network::with_peers(command, parts.get(Part::Agent)?, job, receiver);
         Ok(match self.hypervisor {
             Hypervisor::Process => command.with_children(),
             _ => command,
@@ -228,10 +239,16 @@ impl GuestCommand for ImageInTraplineVmm {
         let writer = self.guest.serial == Serial::Buffered;
         let disk = job.run & block::operations() != 0;
         Some(Threads {
-            helpers: [ticker, writer, disk, network::is_measured(job)]
-                .map(usize::from)
-                .iter()
-                .sum(),
+            helpers: [
+                ticker,
+                writer,
+                disk,
+                network::is_measured(job),
+                network::sends_packets(job),
+            ]
+            .map(usize::from)
+            .iter()
+            .sum(),
             ..Threads::FIRST
         })
     }

@@ -18,6 +18,8 @@ pub enum Part {
     Agent,
     /// The unikernel.
     Image,
+    /// The virtual switch.
+    Switch,
     /// The program that reads symbol addresses on a simulated machine.
     Symbols,
     /// The QEMU plugin that counts executed instructions.
@@ -34,6 +36,7 @@ impl Part {
             Self::Nova => "trapline-nova",
             Self::Agent => "trapline-agent",
             Self::Image => "trapline-image",
+            Self::Switch => "trapline-switch",
             Self::Symbols => "trapline-symbols",
             Self::Plugin => "libtrapline_profile.so",
             Self::Steady => "libtrapline_steady.so",
@@ -130,10 +133,16 @@ impl Parts {
         Ok(Arc::new(file))
     }
 
-    /// Returns a hash of image, agent and VMMs, without missing ones.
+    /// Returns a hash of image, agent, VMMs and switch, without missing ones.
     pub fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
-        for part in [Part::Image, Part::Agent, Part::Vmm, Part::Nova] {
+        for part in [
+            Part::Image,
+            Part::Agent,
+            Part::Vmm,
+            Part::Nova,
+            Part::Switch,
+        ] {
             let of_part = self.get(part).and_then(|path| sha256_of_file(&path));
             hash.update(of_part.unwrap_or_default());
         }

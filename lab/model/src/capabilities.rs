@@ -213,6 +213,11 @@ impl EnvironmentId {
         has_peer && !self.is_on(Machine::SimVmx) && !self.is_xen()
     }
 
+    /// Returns whether guests can send packets to each other on a switch: images of `trapline-vmm`, on one level.
+    pub fn supports_packets(self) -> bool {
+        self.supports_network() && self.stack().guest == Guest::Image && !self.stack().is_nested()
+    }
+
     /// Returns whether its network is a tap of this host.
     pub(crate) fn has_host_tap(self) -> bool {
         self.is_on(Machine::Host) && self.has_trapline_vmm()

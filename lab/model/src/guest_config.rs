@@ -12,8 +12,10 @@ pub struct GuestConfig {
     pub window_mib: u32,
     /// Size in MiB of its disk for workload `block`; 0 if it has none.
     pub disk_mib: u32,
-    /// It has a network card for workload `net`.
+    /// It has a network card with a peer for workload `net`.
     pub network: bool,
+    /// It has a network card on a switch with another guest.
+    pub packets: bool,
     /// Virtual CPUs.
     pub cpus: u32,
     /// Scheduling of the virtual CPUs.
@@ -43,6 +45,7 @@ impl GuestConfig {
         window_mib: 0,
         disk_mib: 0,
         network: false,
+        packets: false,
         cpus: 1,
         scheduling: Scheduling::DEFAULT,
         serial: Serial::Lines,

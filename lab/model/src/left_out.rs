@@ -5,7 +5,7 @@ use crate::environment::EnvironmentId;
 use crate::layers::Machine;
 use crate::populate;
 use crate::preset::Preset;
-use trapline_abi::{block, net, OpSet, Workload};
+use trapline_abi::{block, net, packet, OpSet, Workload};
 
 /// Operations that are not measured, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,7 @@ pub fn of(
         loads.map(|reason| (Workload::Memory.set(), reason)),
         without_disk(environment).map(|reason| (block::operations(), reason)),
         without_network(environment).map(|reason| (net::operations(), reason)),
+        without_packets(environment).map(|reason| (packet::operations(), reason)),
     ];
     let all = all.into_iter().flatten().map(|(set, reason)| LeftOut {
         operations: operations & set,
@@ -114,6 +115,16 @@ fn without_disk(environment: EnvironmentId) -> Option<&'static str> {
              sim/qemu-kvm",
         ),
         _ => None,
+    }
+}
+
+/// Returns why guests cannot send packets to each other.
+fn without_packets(environment: EnvironmentId) -> Option<&'static str> {
+    match environment.supports_packets() {
+        true => None,
+        false => Some(without_network(environment).unwrap_or(
+            "packets are sent by images of trapline-vmm on one switch: measure kvm, process, sim/kvm or sim/process",
+        )),
     }
 }
 

@@ -72,7 +72,7 @@ pub fn usual_operations() -> OpSet {
         | irq::operations()
         | populate::operations()
         | trapline_abi::block::operations()
-        | trapline_abi::net::operations();
+        | Workload::Net.set();
     known_operations() & !separate
 }
 

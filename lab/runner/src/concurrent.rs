@@ -6,7 +6,7 @@ use crate::affinity::pin_to_one_cpu;
 use crate::boot::{BootResult, Execution};
 use crate::failure::Failure;
 use crate::sink::ObservationSink;
-use trapline_abi::{block, net, OpSet, Workload};
+use trapline_abi::{block, OpSet, Workload};
 use trapline_model::observed::HOST_NOISE;
 use trapline_model::{irq, names, populate, PlannedBoot};
 
@@ -21,7 +21,7 @@ pub fn check_concurrent(operations: OpSet, cpus: usize) -> Result<(), Failure> {
         | irq::operations()
         | populate::operations()
         | block::operations()
-        | net::operations();
+        | Workload::Net.set();
     match operations & shared {
         0 if cpus < 2 => Err(Failure::usage(
             "--concurrent needs one CPU per side: this process may use one",

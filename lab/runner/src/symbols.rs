@@ -259,6 +259,9 @@ impl<'a> Reader<'a> {
         if environment.has_trapline_vmm() && !environment.is_xen() {
             self.add(AddressSpace::User, "trapline-vmm", Part::Vmm)?;
         }
+        if environment.supports_packets() {
+            self.add(AddressSpace::User, "trapline-switch", Part::Switch)?;
+        }
         if environment.is_process() {
             self.add(AddressSpace::User, "guest", Part::Image)?;
             let start = HYPERCALL_ENTRY & !(PAGE - 1);

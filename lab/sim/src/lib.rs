@@ -36,5 +36,8 @@ pub const AGENT: &str = "/init";
 pub const SYMBOLS: &str = "/trapline/symbols";
 /// Path of `trapline-vmm`.
 pub const VMM: &str = "/trapline/vmm";
+
+/// Path of the virtual switch on a machine.
+pub const SWITCH: &str = "/trapline/switch";
 /// Path of the image.
 pub const IMAGE: &str = "/trapline/image";

@@ -98,6 +98,67 @@ fn pings_are_explained() {
     }
 }
 
+/// Measures packets in `environment`; returns nothing if they are skipped.
+fn packets(place: &Place, environment: &str, words: &[&str]) -> Option<()> {
+    let selection = "net/packet-64,net/packet-1500";
+    let own = ["--env", environment, "--workload", selection];
+    let json = place.measure(&[&own, words].concat());
+    let cells = json["cells"].as_array().expect("list");
+    if let Some(reason) = cells[0]["skip"].as_str() {
+        skip("packets between guests", reason);
+        return None;
+    }
+    assert_eq!(cells.len(), 2);
+    for cell in cells {
+        assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
+    }
+    Some(())
+}
+
+#[test]
+fn packets_between_guests_are_measured_on_this_host() {
+    let place = Place::new();
+    for environment in ["kvm", "process"] {
+        packets(&place, environment, &["--boots", "1"]);
+    }
+}
+
+#[test]
+fn packets_between_guests_are_exact_and_explained() {
+    if !has_qemu("packets between guests") {
+        return;
+    }
+    let place = Place::new();
+    for environment in ["sim/kvm", "sim/process"] {
+        packets(&place, environment, &[]);
+    }
+    let explained = place.run(&["explain", "sim/kvm", "net/packet-64"]);
+    assert_eq!(explained.status, Some(0), "{explained:?}");
+    for component in [
+        "kernel ",
+        "kvm ",
+        "guest ",
+        "trapline-vmm ",
+        "trapline-switch ",
+    ] {
+        assert!(explained.stdout.contains(component), "{explained:?}");
+    }
+}
+
+#[test]
+fn tap_and_switch_are_measured_in_one_boot() {
+    let place = Place::new();
+    let selection = "net/udp-ping,net/packet-64";
+    let words = ["--env", "kvm", "--workload", selection, "--boots", "1"];
+    let json = place.measure(&words);
+    for cell in json["cells"].as_array().expect("list") {
+        match cell["skip"].as_str() {
+            Some(reason) => skip("a network", reason),
+            None => assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}"),
+        }
+    }
+}
+
 #[test]
 fn default_run_measures_no_network() {
     let listed = Place::new().run(&["list", "--format", "json"]);

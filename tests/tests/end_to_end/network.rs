@@ -85,6 +85,42 @@ fn guest_and_host_programs_communicate() {
     assert!((200_000..=MOST_MEMORY).contains(&memory), "{memory} bytes");
 }
 
+#[test]
+fn guests_on_a_switch_communicate() {
+    if !has_qemu(FEATURE) {
+        return;
+    }
+    let settings = settings();
+    let drivers = match drivers::chosen(&settings, &DRIVERS) {
+        Ok(drivers) if drivers.len() > DRIVERS.len() => drivers,
+        Ok(_) => return skip(FEATURE, "the kernel's drivers are not modules"),
+        Err(error) => return skip(FEATURE, &error.to_string()),
+    };
+    let read = |name: &str| std::fs::read(parts().join(name)).expect("part is built");
+    let (vmm, switch) = (read("trapline-vmm"), read("trapline-switch"));
+    let linux = Linux::with(&settings, &drivers);
+    let others: [programs::Extra<'_>; 2] = [("/vmm", &vmm), ("/switch", &switch)];
+    let files = [&linux.files()[..], &others].concat();
+    let program = programs::Program {
+        file: PathBuf::from(env!("CARGO_BIN_EXE_switched")),
+        // The machine has 256 MiB for both.
+        arguments: linux::arguments("ROLE", &["--memory", "100M"]),
+    };
+    let watch = Limits::timeout(PATIENCE);
+    let ran = programs::run_with(&settings, &[program], &files, &watch);
+    let (outputs, _) = ran.expect("simulated machine runs");
+    let console = String::from_utf8_lossy(&outputs[0].console);
+    let errors = String::from_utf8_lossy(&outputs[0].errors);
+    let status = outputs[0].status;
+    assert!(status.success(), "{status}: {console}{errors}");
+    for line in [
+        "echoed 262144 bytes of another guest",
+        "262144 bytes came back from another guest",
+    ] {
+        assert!(console.contains(line), "{console}{errors}");
+    }
+}
+
 /// Returns the memory that the VMM reports for itself, in bytes.
 fn own_memory(events: &[u8]) -> Option<u64> {
     let mut found = None;

@@ -6,7 +6,7 @@ use core::fmt;
 #[cfg(feature = "std")]
 use std::io;
 #[cfg(feature = "std")]
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Kicks a vCPU: its current or next [`crate::Vcpu::run`] returns [`crate::Exit::Kicked`]. Kicks before
 /// that coalesce.
@@ -70,12 +70,41 @@ pub struct IrqId {
 
 /// An edge-triggered interrupt line.
 #[derive(Clone)]
-pub struct IrqLine(Arc<dyn Fn() -> Result<()> + Send + Sync>);
+pub struct IrqLine {
+    deliver: Arc<dyn Fn() -> Result<()> + Send + Sync>,
+    #[cfg(feature = "std")]
+    event: Option<Arc<Doorbell>>,
+}
 
 impl IrqLine {
     /// Creates a line that calls `deliver`.
     pub fn new(deliver: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(deliver))
+        Self {
+            deliver: Arc::new(deliver),
+            #[cfg(feature = "std")]
+            event: None,
+        }
+    }
+
+    /// Creates a line of an eventfd, of which a write in any process delivers the interrupt.
+    #[cfg(feature = "std")]
+    pub fn with_event(event: OwnedFd) -> Self {
+        let event = Arc::new(Doorbell(event));
+        let rung = Arc::clone(&event);
+        let deliver = move || {
+            rung.ring();
+            Ok(())
+        };
+        Self {
+            event: Some(event),
+            ..Self::new(deliver)
+        }
+    }
+
+    /// Returns the eventfd of which a write delivers the interrupt, if the hypervisor has one.
+    #[cfg(feature = "std")]
+    pub fn event(&self) -> Option<BorrowedFd<'_>> {
+        self.event.as_ref().map(|event| event.0.as_fd())
     }
 
     /// Delivers the interrupt.
@@ -83,7 +112,7 @@ impl IrqLine {
     /// # Errors
     /// The hypervisor refuses.
     pub fn trigger(&self) -> Result<()> {
-        (self.0)()
+        (self.deliver)()
     }
 }
 

@@ -114,6 +114,14 @@ pub trait Vm {
     /// [`crate::Error::Unsupported`] without local APICs.
     fn irq_line(&self, irq: IrqId) -> Result<IrqLine>;
 
+    /// Returns a line like [`Self::irq_line`] that has an [`IrqLine::event`]. `None` if not supported.
+    ///
+    /// # Errors
+    /// The hypervisor refuses.
+    fn irq_event(&self, _irq: IrqId) -> Result<Option<IrqLine>> {
+        Ok(None)
+    }
+
     /// Returns a line that raises an edge at I/O APIC pin `pin`, by a write to an eventfd.
     ///
     /// # Errors
@@ -126,6 +134,14 @@ pub trait Vm {
     /// # Errors
     /// The hypervisor refuses.
     fn doorbell(&self, at: IoAddr) -> Result<Option<Doorbell>>;
+
+    /// Registers a doorbell at `at` for guest writes of 32 bits with this value; others exit. `None` if not supported.
+    ///
+    /// # Errors
+    /// The hypervisor refuses.
+    fn value_doorbell(&self, _at: IoAddr, _value: u32) -> Result<Option<Doorbell>> {
+        Ok(None)
+    }
 }
 
 /// Counters kept by a backend.

@@ -4,9 +4,9 @@ use crate::memory::{attach_error, free_slot, Attached, Shared};
 use crate::vcpu::KvmVcpu;
 use crate::{cpuid, memory_types};
 use kvm_bindings::{
-    kvm_enable_cap, kvm_msi, CpuId, KVM_CAP_PMU_CAPABILITY, KVM_CAP_SPLIT_IRQCHIP,
-    KVM_CAP_X86_DISABLE_EXITS, KVM_MEM_LOG_DIRTY_PAGES, KVM_MEM_READONLY, KVM_PMU_CAP_DISABLE,
-    KVM_X86_DISABLE_EXITS_HLT,
+    kvm_enable_cap, kvm_irq_routing_entry, kvm_irq_routing_msi, kvm_msi, CpuId, KvmIrqRouting,
+    KVM_CAP_PMU_CAPABILITY, KVM_CAP_SPLIT_IRQCHIP, KVM_CAP_X86_DISABLE_EXITS, KVM_IRQ_ROUTING_MSI,
+    KVM_MEM_LOG_DIRTY_PAGES, KVM_MEM_READONLY, KVM_PMU_CAP_DISABLE, KVM_X86_DISABLE_EXITS_HLT,
 };
 use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
@@ -19,6 +19,9 @@ use vmm_sys_util::eventfd::EventFd;
 
 /// Address of MSIs (Intel SDM volume 3, 11.11.1).
 const MSI_ADDRESS: u32 = 0xfee0_0000;
+
+/// Vectors of devices.
+const VECTORS: std::ops::Range<u32> = 32..256;
 
 /// Address of the real-mode TSS, three pages below the BIOS, needed by Intel CPUs without unrestricted guest.
 const TSS: usize = 0xfffb_d000;
@@ -90,6 +93,26 @@ fn disable_halt_exits(fd: &VmFd) -> Result<()> {
 fn create_irqchip(fd: &VmFd) -> Result<()> {
     fd.create_irq_chip()
         .map_err(Error::refused("create interrupt controllers"))
+}
+
+/// Returns routes of the interrupts with these numbers to the vectors of vCPU 0 with the same numbers.
+fn vector_routes() -> Result<KvmIrqRouting> {
+    let route = |vector: u32| {
+        let mut route = kvm_irq_routing_entry {
+            gsi: vector,
+            type_: KVM_IRQ_ROUTING_MSI,
+            ..Default::default()
+        };
+        route.u.msi = kvm_irq_routing_msi {
+            address_lo: MSI_ADDRESS,
+            data: vector,
+            ..Default::default()
+        };
+        route
+    };
+    let routes: Vec<_> = VECTORS.map(route).collect();
+    KvmIrqRouting::from_entries(&routes)
+        .map_err(|_| Error::Unsupported("route the interrupts of devices"))
 }
 
 impl Vm for KvmVm {
@@ -180,23 +203,49 @@ impl Vm for KvmVm {
         }))
     }
 
-    fn irq_pin(&self, pin: u8) -> Result<IrqLine> {
-        let what = "connect a device's interrupt";
-        if self.controllers != Controllers::Full {
-            return Err(Error::Unsupported(what));
+    fn irq_event(&self, irq: IrqId) -> Result<Option<IrqLine>> {
+        let vector = u32::from(irq.vector);
+        let has_route = irq.vcpu == VcpuId(0) && VECTORS.contains(&vector);
+        if self.controllers != Controllers::Local || !has_route {
+            return Ok(None);
         }
-        let edge = EventFd::new(libc::EFD_CLOEXEC).map_err(Error::refused(what))?;
         self.shared
             .fd
-            .register_irqfd(&edge, pin.into())
-            .map_err(Error::refused(what))?;
-        Ok(IrqLine::new(move || {
-            edge.write(1)
-                .map_err(Error::refused("deliver an interrupt"))
-        }))
+            .set_gsi_routing(&vector_routes()?)
+            .map_err(Error::refused("route the interrupts of devices"))?;
+        self.event_line(vector).map(Some)
+    }
+
+    fn irq_pin(&self, pin: u8) -> Result<IrqLine> {
+        if self.controllers != Controllers::Full {
+            return Err(Error::Unsupported(CONNECT));
+        }
+        self.event_line(pin.into())
     }
 
     fn doorbell(&self, at: IoAddr) -> Result<Option<Doorbell>> {
+        self.register_doorbell(at, NoDatamatch)
+    }
+
+    fn value_doorbell(&self, at: IoAddr, value: u32) -> Result<Option<Doorbell>> {
+        self.register_doorbell(at, value)
+    }
+}
+
+const CONNECT: &str = "connect a device's interrupt";
+
+impl KvmVm {
+    /// Returns a line that raises this interrupt by a write to an eventfd.
+    fn event_line(&self, gsi: u32) -> Result<IrqLine> {
+        let edge = EventFd::new(libc::EFD_CLOEXEC).map_err(Error::refused(CONNECT))?;
+        self.shared
+            .fd
+            .register_irqfd(&edge, gsi)
+            .map_err(Error::refused(CONNECT))?;
+        Ok(IrqLine::with_event(owned(edge)))
+    }
+
+    fn register_doorbell<T: Into<u64>>(&self, at: IoAddr, value: T) -> Result<Option<Doorbell>> {
         let what = "place a doorbell";
         let bell =
             EventFd::new(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).map_err(Error::refused(what))?;
@@ -206,11 +255,13 @@ impl Vm for KvmVm {
         };
         self.shared
             .fd
-            .register_ioevent(&bell, &address, NoDatamatch)
+            .register_ioevent(&bell, &address, value)
             .map_err(Error::refused(what))?;
-        // SAFETY: the event's descriptor is transferred to the doorbell.
-        Ok(Some(Doorbell(unsafe {
-            OwnedFd::from_raw_fd(bell.into_raw_fd())
-        })))
+        Ok(Some(Doorbell(owned(bell))))
     }
+}
+
+fn owned(event: EventFd) -> OwnedFd {
+    // SAFETY: the event's descriptor has no other owner.
+    unsafe { OwnedFd::from_raw_fd(event.into_raw_fd()) }
 }

@@ -38,9 +38,7 @@ fn named(config: &VmConfig) -> Vec<(RawFd, &'static str)> {
     let mut named = Vec::new();
     named.extend(config.events.map(|fd| (fd, "--events")));
     for card in &config.net {
-        if let net::Source::Inherited(fd) = card.source {
-            named.push((fd, "--net"));
-        }
+        named.extend(descriptor_of(card).map(|fd| (fd, "--net")));
     }
     let mut add = |path: &Path, option| named.extend(of_path(path).map(|fd| (fd, option)));
     add(&config.image, "--image or --kernel");
@@ -53,8 +51,17 @@ fn named(config: &VmConfig) -> Vec<(RawFd, &'static str)> {
     named
 }
 
+/// Returns the descriptor of a card's other side.
+fn descriptor_of(card: &net::Spec) -> Option<RawFd> {
+    match &card.source {
+        net::Source::Tap(net::TapSource::Inherited(fd)) => Some(*fd),
+        net::Source::Tap(_) => None,
+        net::Source::VhostUser(path) => of_path(path),
+    }
+}
+
 /// Returns the descriptor that a path names.
-fn of_path(path: &Path) -> Option<RawFd> {
+pub fn of_path(path: &Path) -> Option<RawFd> {
     let path = path.as_os_str().to_str()?;
     path.strip_prefix("/proc/self/fd/")?.parse().ok()
 }

@@ -1,26 +1,34 @@
-//! The virtio devices of an image: a disk and a network card.
+//! The virtio devices of an image: a disk, a network card on a tap, and one on a switch.
 //!
-//! Their registers are those of the second and third virtio-mmio transport. Their interrupt is a vector of the local APIC,
+//! Their registers are those of the second to fourth virtio-mmio transport. Their interrupt is a vector of the local APIC,
 //! because the virtual machine of an image has no I/O APIC.
 
 use crate::disk::{self, DiskConfig};
-use crate::net::{self, Card, Tap};
+use crate::net::{self, user, Card, Source, Tap, TapSource, UserCard};
 use crate::sandbox::Role;
 use crate::shell::Host;
 use crate::threads::Worker;
 use crate::virtio::Slot;
 use crate::{Failure, Machine, StopReason, VmConfig};
 use std::ops::DerefMut;
+use std::path::Path;
 use std::sync::Arc;
-use trapline_abi::platform::{DISK_MMIO, NET_MMIO, VIRTIO_MMIO_SIZE, VIRTIO_VECTOR};
+use trapline_abi::platform::{DISK_MMIO, NET_MMIO, SWITCH_MMIO, VIRTIO_MMIO_SIZE, VIRTIO_VECTOR};
 use trapline_interface::{IrqId, Vcpu, VcpuId, Vm};
 use trapline_monitor::virtio::{Block, Device, Memory, Registers};
 use trapline_monitor::{run, start, Devices, Platform};
 
 /// Name of the disk and its thread.
 const DISK: &str = "disk0";
-/// Name of the card's thread.
+/// Names of the threads of the cards on a tap and on a switch.
 const CARD: &str = "net0";
+const SWITCHED: &str = "net1";
+
+/// Interrupt of all devices.
+const INTERRUPT: IrqId = IrqId {
+    vcpu: VcpuId(0),
+    vector: VIRTIO_VECTOR,
+};
 
 /// The devices of an image. Its functions are cold, so that they are not between those of VMs without devices, whose pages
 /// delay the guest's first instruction.
@@ -28,6 +36,7 @@ const CARD: &str = "net0";
 pub struct ImageDevices {
     disk: Option<Arc<Slot<Block>>>,
     card: Option<Arc<Slot<Card>>>,
+    switched: Option<Arc<Slot<UserCard>>>,
     /// Threads that are not started yet.
     workers: Vec<Worker>,
 }
@@ -49,8 +58,11 @@ impl ImageDevices {
         if let Some(disk) = config.disks.first() {
             devices.add_disk(vm, memory, disk)?;
         }
-        if let Some(card) = config.net.first() {
-            devices.add_card(vm, memory, card)?;
+        for card in &config.net {
+            match &card.source {
+                Source::Tap(tap) => devices.add_card(vm, memory, card, tap)?,
+                Source::VhostUser(path) => devices.add_switched(vm, memory, card, path)?,
+            }
         }
         Ok(Box::leak(Box::new(devices)))
     }
@@ -82,14 +94,38 @@ impl ImageDevices {
         vm: &impl Vm,
         memory: &Arc<Memory>,
         spec: &net::Spec,
+        source: &TapSource,
     ) -> Result<(), Failure> {
-        let tap = Arc::new(Tap::open(&spec.source)?);
+        let tap = Arc::new(Tap::open(source)?);
         let slot = slot(vm, NET_MMIO, memory, Card::new(Arc::clone(&tap), spec.mac))?;
         self.card = Some(Arc::clone(&slot));
         self.workers.push(Worker {
             name: CARD.to_owned(),
             role: Role::ImageNet,
             work: Box::new(move || net::serve(&slot, &tap)),
+        });
+        Ok(())
+    }
+
+    fn add_switched(
+        &mut self,
+        vm: &impl Vm,
+        memory: &Arc<Memory>,
+        spec: &net::Spec,
+        path: &Path,
+    ) -> Result<(), Failure> {
+        let (card, backend) = user::connect(path, spec.mac, spec.pairs)?;
+        let line = match vm.irq_event(INTERRUPT)? {
+            Some(line) => line,
+            None => vm.irq_line(INTERRUPT)?,
+        };
+        let slot = Arc::new(Slot::with_line(vm, SWITCH_MMIO, line, memory, card)?);
+        let link = user::Link::new(backend, &slot, memory, spec.pairs)?;
+        self.switched = Some(Arc::clone(&slot));
+        self.workers.push(Worker {
+            name: SWITCHED.to_owned(),
+            role: Role::ImageNetUser,
+            work: Box::new(move || user::serve(&slot, link)),
         });
         Ok(())
     }
@@ -137,7 +173,10 @@ impl ImageDevices {
         if let (Some(disk), Some(offset)) = (&self.disk, offset(DISK_MMIO)) {
             return Some((&**disk, offset));
         }
-        Some((&**self.card.as_ref()?, offset(NET_MMIO)?))
+        if let (Some(card), Some(offset)) = (&self.card, offset(NET_MMIO)) {
+            return Some((&**card, offset));
+        }
+        Some((&**self.switched.as_ref()?, offset(SWITCH_MMIO)?))
     }
 }
 
@@ -148,10 +187,7 @@ fn slot<D: Device>(
     memory: &Arc<Memory>,
     device: D,
 ) -> Result<Arc<Slot<D>>, Failure> {
-    let line = vm.irq_line(IrqId {
-        vcpu: VcpuId(0),
-        vector: VIRTIO_VECTOR,
-    })?;
+    let line = vm.irq_line(INTERRUPT)?;
     let slot = Slot::with_line(vm, address, line, memory, device)?;
     Ok(Arc::new(slot))
 }

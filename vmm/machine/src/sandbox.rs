@@ -15,54 +15,17 @@
 
 mod calls;
 mod guard;
+mod role;
 
 use crate::Failure;
 use calls::{
     CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, IMAGE_DISK_POOL, IMAGE_DISK_RING, IMAGE_NET,
-    LIMITS, NET, PROCESS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH, VCPU_WITH_HELPERS,
-    VCPU_WITH_MEMORY, VSOCK, VSOCK_IN,
+    IMAGE_NET_USER, LIMITS, NET, NET_USER, PROCESS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH,
+    VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VSOCK, VSOCK_IN,
 };
 pub use guard::guard;
+pub use role::Role;
 use std::io;
-
-/// Role of a thread, which selects its filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Only thread; runs the vCPU.
-    Vcpu,
-    /// Runs a vCPU, with helper threads.
-    VcpuWithHelpers,
-    /// Only thread; runs the vCPU and provides memory.
-    VcpuWithMemory,
-    /// Runs a vCPU and provides memory, with helper threads.
-    VcpuWithBoth,
-    /// Runs the vCPU of a guest that is a process.
-    Process,
-    /// The timer device.
-    Ticker,
-    /// The serial line.
-    SerialLine,
-    /// Console, entropy and control socket.
-    Control,
-    /// A disk with io_uring.
-    DiskRing,
-    /// A disk whose workers make the system calls.
-    DiskPool,
-    /// The disk of an image, with io_uring.
-    ImageDiskRing,
-    /// The disk of an image, whose workers make the system calls.
-    ImageDiskPool,
-    /// Worker of a disk.
-    DiskWorker,
-    /// A network card.
-    Net,
-    /// The network card of an image.
-    ImageNet,
-    /// Vsock with connections in both directions.
-    Vsock,
-    /// Vsock with connections from the host only.
-    VsockIn,
-}
 
 // BPF opcodes (linux/bpf_common.h) and offsets (linux/seccomp.h).
 const LOAD: u16 = 0x20;
@@ -104,6 +67,8 @@ static OF_IMAGE_DISK_POOL: Filter = compile(&IMAGE_DISK_POOL);
 static OF_DISK_WORKER: Filter = compile(&DISK_WORKER);
 static OF_NET: Filter = compile(&NET);
 static OF_IMAGE_NET: Filter = compile(&IMAGE_NET);
+static OF_NET_USER: Filter = compile(&NET_USER);
+static OF_IMAGE_NET_USER: Filter = compile(&IMAGE_NET_USER);
 static OF_VSOCK: Filter = compile(&VSOCK);
 static OF_VSOCK_IN: Filter = compile(&VSOCK_IN);
 
@@ -382,6 +347,8 @@ fn filter_of(role: Role) -> &'static Filter {
         Role::DiskWorker => &OF_DISK_WORKER,
         Role::Net => &OF_NET,
         Role::ImageNet => &OF_IMAGE_NET,
+        Role::NetUser => &OF_NET_USER,
+        Role::ImageNetUser => &OF_IMAGE_NET_USER,
         Role::Vsock => &OF_VSOCK,
         Role::VsockIn => &OF_VSOCK_IN,
     }

@@ -51,6 +51,8 @@ pub fn set_up<H: Hypervisor>(
     let kind = (settings.pages, settings.prefault);
     // A private mapping of the file would be another one in the guest's process.
     let mapped = match settings.backend {
+        // Another process sees the memory's own file only.
+        Backend::Kvm if settings.has_external_queues() => None,
         Backend::Kvm => Some(&file),
         Backend::Process => {
             privileges::drop_all(settings.user, settings.chroot.as_deref())?;

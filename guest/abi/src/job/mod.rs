@@ -73,6 +73,8 @@ pub struct Job {
     pub requests: u32,
     /// The peer of `net` is behind a network card; otherwise the agent starts one. Sent only if set.
     pub card: bool,
+    /// The image checks the frames of another guest, see [`crate::packet`], and measures nothing. Sent only if set.
+    pub receiver: bool,
     /// Destination of records.
     pub console: Console,
     /// The machine has Trapline's own ports, see [`crate::platform`].
@@ -109,6 +111,7 @@ impl Job {
         disk_mib: 256,
         requests: 32_768,
         card: false,
+        receiver: false,
         console: Console::Serial,
         ports: false,
         ring: 0,
@@ -161,6 +164,7 @@ impl Job {
             "disk-mib" => self.disk_mib = value.parse().ok().filter(|mib| *mib != 0)?,
             "requests" => self.requests = value.parse().ok()?,
             "card" => self.card = flag(value)?,
+            "receiver" => self.receiver = flag(value)?,
             "console" => self.console = Console::from_name(value)?,
             "ports" => self.ports = flag(value)?,
             "ring" => self.ring = value.parse().ok().filter(|ring| matches!(ring, 0 | 3))?,
@@ -264,6 +268,9 @@ impl fmt::Display for Job {
 impl Job {
     /// Writes what only some guests have.
     fn write_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.receiver {
+            f.write_str(" trapline.receiver")?;
+        }
         if self.shutdown != Shutdown::Port {
             write!(f, " trapline.end={}", self.shutdown.name())?;
         }
@@ -324,6 +331,7 @@ mod tests {
             disk_mib: 64,
             requests: 77,
             card: true,
+            receiver: true,
             batches: 7,
             aligned: true,
             large_regions: 3,

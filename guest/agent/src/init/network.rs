@@ -1,5 +1,5 @@
-//! Network test of a guest: echoes data of TCP and vsock connections from the host, and sends data to
-//! an echo server on the host.
+//! Network tests of a guest: it echoes data of TCP and vsock connections from the host, and sends data to
+//! an echo server on the host; or it echoes data of another guest, or sends data to that.
 
 use super::Message;
 use crate::sys::zero_or_error;
@@ -7,11 +7,29 @@ use crate::{drivers, interface};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::mem::zeroed;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
-/// Prefix of the word of the kernel's command line with the address of the network card.
-const WORD: &str = "trapline-echo=";
+/// A test with an IPv4 address. Returns what it has done.
+type Test = fn(Ipv4Addr) -> io::Result<String>;
+
+/// Prefixes of the word of the kernel's command line with the address: of the network card, or of the guest to call.
+const TESTS: [(&str, Test); 3] = [
+    ("trapline-echo=", run),
+    ("trapline-answer=", answer),
+    ("trapline-call=", call),
+];
+
+/// Address of a guest that calls another.
+const CALLER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 3);
+
+/// Attempts to call a guest that may not have booted yet, and the time between them.
+const ATTEMPTS: u32 = 600;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Time in which the end of a connection reaches the other guest.
+const LINGER: Duration = Duration::from_secs(1);
 
 const CARD: &str = "eth0";
 
@@ -30,15 +48,46 @@ const PIECE: usize = 16 << 10;
 /// Returns the first failure.
 pub fn test() -> Result<bool, Message> {
     let words = fs::read_to_string("/proc/cmdline").map_err(|error| error.to_string())?;
-    let mut words = words.split_ascii_whitespace();
-    let Some(address) = words.find_map(|word| word.strip_prefix(WORD)) else {
+    let find = |(prefix, test): (&'static str, Test)| {
+        let mut words = words.split_ascii_whitespace();
+        words.find_map(|word| Some((prefix, test, word.strip_prefix(prefix)?)))
+    };
+    let Some((prefix, test, address)) = TESTS.into_iter().find_map(find) else {
         return Ok(false);
     };
-    let address = address.parse().map_err(|_| format!("{WORD}{address}"))?;
+    let address = address.parse().map_err(|_| format!("{prefix}{address}"))?;
     drivers::prepare()?;
-    let result = run(address).map_err(|error| error.to_string())?;
+    let result = test(address).map_err(|error| error.to_string())?;
     println!("{result}");
+    // The machine may end before its console has the text.
+    // SAFETY: takes a number.
+    unsafe { libc::tcdrain(libc::STDOUT_FILENO) };
     Ok(true)
+}
+
+/// Echoes one connection of another guest.
+fn answer(address: Ipv4Addr) -> io::Result<String> {
+    interface::configure(CARD, address).map_err(named(CARD))?;
+    let (mut stream, _) = TcpListener::bind((address, PORT))?.accept()?;
+    let bytes = echo(&mut stream)?;
+    Ok(format!("echoed {bytes} bytes of another guest"))
+}
+
+/// Sends data to another guest that echoes it.
+fn call(address: Ipv4Addr) -> io::Result<String> {
+    interface::configure(CARD, CALLER).map_err(named(CARD))?;
+    let mut stream = TcpStream::connect((address, PORT));
+    for _ in 0..ATTEMPTS {
+        if stream.is_ok() {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        stream = TcpStream::connect((address, PORT));
+    }
+    exchange(&mut stream?)?;
+    // The end of the machine would come before that of the connection.
+    std::thread::sleep(LINGER);
+    Ok(format!("{LENGTH} bytes came back from another guest"))
 }
 
 fn run(address: Ipv4Addr) -> io::Result<String> {
@@ -84,7 +133,11 @@ fn call_host() -> io::Result<()> {
     // SAFETY: the address is as long as it says.
     let connected = unsafe { libc::connect(socket.as_raw_fd(), (&raw const there).cast(), length) };
     zero_or_error(connected.into())?;
-    let mut stream = File::from(socket);
+    exchange(&mut File::from(socket))
+}
+
+/// Sends data and compares what comes back.
+fn exchange(stream: &mut (impl Read + Write)) -> io::Result<()> {
     let (mut sent, mut received) = (vec![0; PIECE], vec![0; PIECE]);
     for number in 0..LENGTH / PIECE {
         sent.fill(number as u8);

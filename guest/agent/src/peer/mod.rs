@@ -2,17 +2,22 @@
 //!
 //! `trapline-agent trapline.peer` serves at the loopback device and prints its ports for TCP and UDP;
 //! `trapline-agent trapline.peer=tap PROGRAM ARGUMENT...` serves behind a tap for `trapline-vmm` ([`tap`]), and
-//! `trapline-agent trapline.peer=check` reports whether that is possible.
+//! `trapline-agent trapline.peer=check` reports whether that is possible. With `trapline.peer=switch SWITCH COUNT WORD...`
+//! before the program the peer is another guest on a switch ([`switch`]): the command of that guest has COUNT words.
+//! `trapline.peer=tap,switch` gives the program both.
 //!
 //! A peer has one connection at a time and buffers of fixed size, whatever its client sends. It is killed with the
 //! process that started it, and after an hour.
 
+mod switch;
 mod tap;
 
 use crate::interface;
 use crate::sys::zero_or_error;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use trapline_abi::net::{Pattern, BYTES, RECEIVE, RIGHT, SEND, WRONG};
 
 /// Word of the command line.
@@ -23,10 +28,30 @@ const WORD: &str = "trapline.peer";
 pub enum Place<'a> {
     /// At the loopback device.
     Loopback,
-    /// Behind a tap of this program and its arguments.
-    Tap(&'a [String]),
+    /// Behind network cards of a program.
+    Cards(Cards<'a>),
     /// None: checks that there can be a tap.
     Check,
+}
+
+/// A program with the other sides of its network cards.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Cards<'a> {
+    /// A tap.
+    has_tap: bool,
+    /// A switch with another guest.
+    switch: Option<Switch<'a>>,
+    /// Program and arguments.
+    program: &'a [String],
+}
+
+/// Programs on the other side of a network card.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Switch<'a> {
+    /// Path of `trapline-switch`.
+    path: &'a str,
+    /// Command of the other guest.
+    guest: &'a [String],
 }
 
 /// Maximum lifetime of a peer, in seconds.
@@ -39,14 +64,60 @@ const BUFFER: usize = 64 << 10;
 pub fn parse(words: &[String]) -> Option<Result<Place<'_>, String>> {
     let (first, program) = words.split_first()?;
     let place = first.strip_prefix(WORD)?;
-    Some(match (place, program) {
-        ("", []) => Ok(Place::Loopback),
-        ("=tap", [_, ..]) => Ok(Place::Tap(program)),
-        ("=check", []) => Ok(Place::Check),
-        _ => Err(format!(
-            "invalid peer: '{first}'\nhelp: use {WORD}, or {WORD}=tap PROGRAM ARGUMENT..."
-        )),
-    })
+    let parsed = match (place, program) {
+        ("", []) => Some(Place::Loopback),
+        ("=check", []) => Some(Place::Check),
+        _ => place
+            .strip_prefix('=')
+            .and_then(|kinds| cards(kinds, program))
+            .map(Place::Cards),
+    };
+    Some(parsed.ok_or_else(|| {
+        format!(
+            "invalid peer: '{first}'\nhelp: use {WORD}, {WORD}=tap PROGRAM ARGUMENT..., or \
+             {WORD}=switch SWITCH COUNT WORD... PROGRAM ARGUMENT..."
+        )
+    }))
+}
+
+/// Parses the kinds of cards, and the words behind them.
+fn cards<'a>(kinds: &str, mut words: &'a [String]) -> Option<Cards<'a>> {
+    let mut cards = Cards::default();
+    for kind in kinds.split(',') {
+        match kind {
+            "tap" if !cards.has_tap => cards.has_tap = true,
+            "switch" if cards.switch.is_none() => {
+                let [path, count, rest @ ..] = words else {
+                    return None;
+                };
+                let (guest, rest) = rest.split_at_checked(count.parse().ok()?)?;
+                guest.first()?;
+                cards.switch = Some(Switch { path, guest });
+                words = rest;
+            }
+            _ => return None,
+        }
+    }
+    cards.program = words;
+    words.first().map(|_| cards)
+}
+
+/// Starts the peers and executes the program with cards for them.
+///
+/// # Errors
+/// A peer or the program cannot be started.
+fn execute(cards: &Cards<'_>) -> Result<(), String> {
+    let tap = cards.has_tap.then(tap::start).transpose()?;
+    let switch = cards.switch.as_ref().map(switch::start).transpose()?;
+    let Some((program, arguments)) = cards.program.split_first() else {
+        return Ok(());
+    };
+    let mut command = Command::new(program);
+    for card in tap.iter().chain(&switch) {
+        command.args(["--net", card]);
+    }
+    let error = command.args(arguments).exec();
+    Err(format!("{program}: {error}"))
 }
 
 /// Runs the peer, or the program with a peer. Returns its result, the peer only if it fails.
@@ -56,7 +127,7 @@ pub fn parse(words: &[String]) -> Option<Result<Place<'_>, String>> {
 pub fn run(place: &Place<'_>) -> Result<(), String> {
     match place {
         Place::Loopback => serve_loopback().map_err(|error| format!("peer: {error}")),
-        Place::Tap(program) => tap::run(program),
+        Place::Cards(cards) => execute(cards),
         Place::Check => tap::check(),
     }
 }
@@ -226,12 +297,32 @@ mod tests {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(parse(&words("trapline.peer")), Some(Ok(Place::Loopback)));
         let program = words("trapline.peer=tap vmm --x");
-        assert_eq!(parse(&program), Some(Ok(Place::Tap(&program[1..]))));
+        let with_tap = Cards {
+            has_tap: true,
+            program: &program[1..],
+            ..Cards::default()
+        };
+        assert_eq!(parse(&program), Some(Ok(Place::Cards(with_tap))));
+        let both = words("trapline.peer=switch,tap /switch 2 vmm --receive vmm --x");
+        let with_both = Cards {
+            has_tap: true,
+            switch: Some(Switch {
+                path: "/switch",
+                guest: &both[3..5],
+            }),
+            program: &both[5..],
+        };
+        assert_eq!(parse(&both), Some(Ok(Place::Cards(with_both))));
         let check = words("trapline.peer=check");
         assert_eq!(parse(&check), Some(Ok(Place::Check)));
         for wrong in [
             "trapline.peer=tap",
             "trapline.peer=bridge x",
+            "trapline.peer=tap,tap x",
+            "trapline.peer=switch /switch 0 vmm",
+            "trapline.peer=switch /switch 1 guest",
+            "trapline.peer=switch /switch 3 guest vmm",
+            "trapline.peer=switch /switch x guest vmm",
             "trapline.peer x",
         ] {
             assert!(parse(&words(wrong)).unwrap().is_err(), "{wrong}");

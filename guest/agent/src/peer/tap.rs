@@ -12,10 +12,8 @@ use std::fs::File;
 use std::io;
 use std::mem::zeroed;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::ptr;
 use trapline_abi::net::{MAC, PEER, PORT};
 
@@ -32,11 +30,11 @@ const MESSAGE: usize = 512;
 /// Space for one descriptor in a message (`cmsg(3)`), aligned as its header.
 type Control = [u64; 4];
 
-/// Starts the peer and executes `program` with its tap.
+/// Starts the peer. Returns the option of a network card on its tap, for a program that this process executes.
 ///
 /// # Errors
-/// The peer or the program cannot be started.
-pub fn run(program: &[String]) -> Result<(), String> {
+/// The peer cannot be started.
+pub fn start() -> Result<String, String> {
     let failed = |error: io::Error| format!("the peer cannot be started: {error}");
     let (ours, theirs) = UnixDatagram::pair().map_err(failed)?;
     // SAFETY: this process has one thread.
@@ -46,15 +44,9 @@ pub fn run(program: &[String]) -> Result<(), String> {
         _ => drop(theirs),
     }
     let tap = receive(&ours)?;
-    let Some((program, arguments)) = program.split_first() else {
-        return Ok(());
-    };
     let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
     // The descriptor is inherited, and closed by the VMM.
-    let net = format!("fd={},mac={mac}", tap.as_raw_fd());
-    let mut command = Command::new(program);
-    let error = command.args(["--net", &net]).args(arguments).exec();
-    Err(format!("{program}: {error}"))
+    Ok(format!("fd={},mac={mac}", tap.into_raw_fd()))
 }
 
 /// Checks that a peer can be started.

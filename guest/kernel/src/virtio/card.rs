@@ -221,6 +221,11 @@ impl<A: Access> Card<A> {
         Ok(card)
     }
 
+    /// Returns the number of buffers of the shorter queue.
+    pub fn buffers(&self) -> u64 {
+        self.receiver.count.min(self.transmitter.count).into()
+    }
+
     /// Notifies the device of buffers, unless it fetches them without.
     pub fn notify(&mut self) {
         for (port, number) in [

@@ -104,6 +104,11 @@ impl FakeCard {
         })))
     }
 
+    /// Lets frames arrive that no sent frame caused.
+    pub fn deliver(&self, frames: Vec<Vec<u8>>) {
+        self.0.borrow_mut().frames.extend(frames);
+    }
+
     /// Returns true if the device was reset after its start.
     pub fn is_stopped(&self) -> bool {
         self.0.borrow().status == 0

@@ -8,9 +8,10 @@
 //! [`transfer`] performs those of a job with [`buffers`]; [`image`] is the disk of the machine.
 //!
 //! **Network card** (5.1): [`card`] sends and receives frames, [`stack`] is TCP/IP with the exchanges of a job;
-//! [`network`] is the card of the machine.
+//! [`network`] is the card of the machine. [`packets`] sends numbered frames without a stack; [`switch`] is the card for
+//! these.
 //!
-//! Nothing here runs unless a job selects workload `block` or `net`.
+//! Nothing here runs unless a job selects workload `block` or `net`, or the image is the other guest of `net`.
 
 mod buffers;
 mod card;
@@ -21,9 +22,12 @@ mod image;
 mod mmio;
 #[cfg(trapline_image)]
 mod network;
+mod packets;
 mod queue;
 mod ring;
 mod stack;
+#[cfg(trapline_image)]
+mod switch;
 mod transfer;
 mod transport;
 
@@ -33,6 +37,8 @@ pub use image::{open, read_back, transfer};
 pub use mmio::VECTOR;
 #[cfg(trapline_image)]
 pub use network::{exchange, open as open_network};
+#[cfg(trapline_image)]
+pub use switch::{open as open_switch, receive as receive_packets, send as send_packets};
 
 #[cfg(test)]
 mod fake;
@@ -40,5 +46,7 @@ mod fake;
 mod fake_network;
 #[cfg(test)]
 mod network_tests;
+#[cfg(test)]
+mod packet_tests;
 #[cfg(test)]
 mod tests;

@@ -60,6 +60,7 @@ fn every_defect_is_detected() {
         (Defect::NoRequest, "block/write-1m-32"),
         (Defect::NoMemory, "block/read-4k-32"),
         (Defect::WrongAnswer, "net/tcp-ping"),
+        (Defect::WrongAnswer, "net/packet-64"),
         (Defect::NeverTick, "irq/own-timer"),
         (Defect::NeverTick, "irq/host-timer"),
     ] {
@@ -82,6 +83,7 @@ fn unsupported_operations_are_skipped_with_the_reason_of_the_system() {
     Fake::assert_result(Defect::NoProcesses, "system/fork", "Skip");
     Fake::assert_result(Defect::NoDisk, "block/read-4k-1", "Skip");
     Fake::assert_result(Defect::NoNetwork, "net/tcp-send", "Skip");
+    Fake::assert_result(Defect::NoNetwork, "net/packet-1500", "Skip");
     Fake::assert_result(Defect::NoProcesses, "system/page-fault", "Skip");
     for defect in [Defect::NoRegion, Defect::ShortRegion, Defect::KeepRegion] {
         Fake::assert_result(defect, "populate/attach-3", "Skip");

@@ -34,7 +34,7 @@ pub(crate) use xen::{
 use crate::environment;
 use crate::guest_disk::job_with_disk;
 use crate::launch::{BootClock, ClockOffset};
-use crate::network::{self, TapDrivers};
+use crate::network::{self, Receiver, TapDrivers};
 use crate::process_guest::ProcessGuest;
 use crate::vmm_command::image_command;
 use crate::wall::ImageInQemu;
@@ -56,7 +56,7 @@ use trapline_sim::base::Base;
 use trapline_sim::initramfs::{add_as, add_program};
 use trapline_sim::qemu::Qemu;
 use trapline_sim::settings::Settings;
-use trapline_sim::{closure, qemu, AGENT, IMAGE, VMM};
+use trapline_sim::{closure, qemu, AGENT, IMAGE, SWITCH, VMM};
 
 /// Fact: the hash of all output of a simulated machine.
 pub const STREAM_HASH: &str = "stream-sha256";
@@ -135,6 +135,10 @@ fn innermost_contents(
             image,
             guest,
             taps: TapDrivers::new(settings, &guest)?,
+            switch: match guest.packets {
+                true => Some(settings.parts.get(Part::Switch)?),
+                false => None,
+            },
         })),
         (_, Some(Vmm::Qemu(machine))) => Ok(Box::new(InnerQemu {
             qemu: settings.qemu()?,
@@ -189,6 +193,8 @@ struct InnerTraplineVmm {
     image: PathBuf,
     guest: GuestConfig,
     taps: TapDrivers,
+    /// The switch, if guests send packets to each other.
+    switch: Option<PathBuf>,
 }
 
 impl Contents for InnerTraplineVmm {
@@ -219,6 +225,9 @@ impl Contents for InnerTraplineVmm {
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
         self.taps.add_to(archive);
+        if let Some(switch) = &self.switch {
+            add_program(archive, SWITCH, switch)?;
+        }
         add_program(archive, VMM, &self.vmm)?;
         add_as(archive, IMAGE, &self.image)
     }
@@ -230,7 +239,9 @@ impl Contents for InnerTraplineVmm {
     fn command(&self, job: &Job) -> Command {
         let vmm = vmm_with_disk(Command::new(VMM), job);
         let command = image_command(vmm, self.hypervisor, IMAGE, &self.guest, job);
-        network::with_peer(command, AGENT, job)
+        let receiver = || Receiver::new(SWITCH, VMM, self.hypervisor, IMAGE, &self.guest);
+        let receiver = network::sends_packets(job).then(receiver);
+        network::with_peers(command, AGENT, job, receiver)
     }
 
     fn load_support(&self) -> LoadSupport {

@@ -290,6 +290,7 @@ fn boot(
             _ => disk_mib,
         },
         network: operations & trapline_abi::net::operations() != 0,
+        packets: operations & trapline_abi::packet::operations() != 0,
         ..sizes.guest
     };
     let guest = configured(guest, request, config);

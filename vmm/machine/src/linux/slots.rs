@@ -1,10 +1,10 @@
 //! The virtio devices of a VM and their threads.
 
 use crate::disk::{self, DiskConfig};
-use crate::net::{self, Card, Tap};
+use crate::net::{self, user, Card, Source, Tap, UserCard};
 use crate::sandbox::Role;
 use crate::threads::Worker;
-use crate::virtio::{Counts, Slot};
+use crate::virtio::{Counters, Counts, Slot};
 use crate::vsock::{self, Listening};
 use crate::{Failure, VmConfig};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct Slots {
     /// Disks, in command-line order.
     pub disks: Vec<Arc<Slot<Block>>>,
     /// Network cards, in command-line order.
-    pub cards: Vec<Arc<Slot<Card>>>,
+    pub cards: Vec<AnySlot>,
     /// Vsock device.
     pub vsock: Option<Arc<Slot<Vsock>>>,
 }
@@ -39,6 +39,7 @@ pub enum AnySlot {
     Entropy(Arc<Slot<Entropy>>),
     Disk(Arc<Slot<Block>>),
     Net(Arc<Slot<Card>>),
+    NetUser(Arc<Slot<UserCard>>),
     Vsock(Arc<Slot<Vsock>>),
 }
 
@@ -54,6 +55,12 @@ macro_rules! any_slot {
             }
         }
 
+        impl AnySlot {
+            fn counters(&self) -> &Counters {
+                match self { $(Self::$variant(slot) => &slot.counters),* }
+            }
+        }
+
         $(impl From<Arc<Slot<$device>>> for AnySlot {
             fn from(slot: Arc<Slot<$device>>) -> Self {
                 Self::$variant(slot)
@@ -62,7 +69,7 @@ macro_rules! any_slot {
     };
 }
 
-any_slot!(Console: Console, Entropy: Entropy, Disk: Block, Net: Card, Vsock: Vsock);
+any_slot!(Console: Console, Entropy: Entropy, Disk: Block, Net: Card, NetUser: UserCard, Vsock: Vsock);
 
 /// Returns the MMIO slots of all devices in `settings`.
 ///
@@ -119,7 +126,7 @@ impl Slots {
     pub fn counts(&self) -> Vec<(String, Counts)> {
         let disks = self.disks.iter().map(|disk| &disk.counters).zip(0..);
         let disks = disks.map(|(counters, number)| (format!("disk{number}"), counters));
-        let cards = self.cards.iter().map(|card| &card.counters).zip(0..);
+        let cards = self.cards.iter().map(AnySlot::counters).zip(0..);
         let cards = cards.map(|(counters, number)| (format!("net{number}"), counters));
         let small = [
             ("console".to_owned(), &self.console.counters),
@@ -157,15 +164,31 @@ impl Slots {
         spec: &net::Spec,
         number: usize,
     ) -> Result<Worker, Failure> {
-        let tap = Arc::new(Tap::open(&spec.source)?);
-        let card = Card::new(Arc::clone(&tap), spec.mac);
-        let slot = add(&mut self.bus, vm, memory, card)?;
-        self.cards.push(Arc::clone(&slot));
-        Ok(Worker {
-            name: format!("net{number}"),
-            role: Role::Net,
-            work: Box::new(move || net::serve(&slot, &tap)),
-        })
+        let name = format!("net{number}");
+        match &spec.source {
+            Source::Tap(source) => {
+                let tap = Arc::new(Tap::open(source)?);
+                let card = Card::new(Arc::clone(&tap), spec.mac);
+                let slot = add(&mut self.bus, vm, memory, card)?;
+                self.cards.push(Arc::clone(&slot).into());
+                Ok(Worker {
+                    name,
+                    role: Role::Net,
+                    work: Box::new(move || net::serve(&slot, &tap)),
+                })
+            }
+            Source::VhostUser(path) => {
+                let (card, backend) = user::connect(path, spec.mac, spec.pairs)?;
+                let slot = add(&mut self.bus, vm, memory, card)?;
+                self.cards.push(Arc::clone(&slot).into());
+                let link = user::Link::new(backend, &slot, memory, spec.pairs)?;
+                Ok(Worker {
+                    name,
+                    role: Role::NetUser,
+                    work: Box::new(move || user::serve(&slot, link)),
+                })
+            }
+        }
     }
 
     /// Adds a disk.

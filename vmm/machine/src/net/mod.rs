@@ -1,4 +1,4 @@
-//! Network cards: each is connected to a tap and served by its own thread.
+//! Network cards: each is connected to a tap and served by its own thread, or by another process ([`user`]).
 //!
 //! A frame moves between guest memory and the tap in one system call, without a copy. The thread handles up to a
 //! ring of frames per direction at a time, and polls the tap only while the driver offers buffers; excess
@@ -11,9 +11,11 @@ mod spec;
 mod tap;
 #[cfg(test)]
 mod tests;
+pub mod user;
 
-pub use spec::{Source, Spec};
+pub use spec::{Source, Spec, TapSource};
 pub use tap::Tap;
+pub use user::UserCard;
 
 use crate::virtio::Slot;
 use std::os::fd::{AsRawFd, RawFd};
@@ -106,7 +108,7 @@ fn wait(slot: &Slot<Card>, tap: &Tap, more: bool, has_room: bool) {
     unsafe { libc::poll(requests.as_mut_ptr(), 2, timeout) };
 }
 
-fn readable(fd: RawFd) -> libc::pollfd {
+pub(crate) fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd {
         fd,
         events: libc::POLLIN,

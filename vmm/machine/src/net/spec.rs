@@ -1,45 +1,98 @@
-//! Parsing of `--net`: `tap=NAME` or `fd=N`, optionally `mac=ADDRESS`.
+//! Parsing of `--net`: `tap=NAME`, `fd=N` or `vhost-user=SOCKET`, optionally `mac=ADDRESS`; `queues=N` with a socket.
 
+use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use trapline_monitor::virtio::net::Mac;
 
 /// Longest interface name.
 const LONGEST_NAME: usize = libc::IFNAMSIZ - 1;
 
+/// Longest path of a Unix socket, without the terminating zero.
+const LONGEST_PATH: usize = 107;
+
+/// Pairs of queues of a card.
+const PAIRS: RangeInclusive<u16> = 1..=8;
+
 /// Source of a tap.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum TapSource {
     /// Existing interface.
     Named(String),
     /// Open descriptor inherited from the parent process.
     Inherited(RawFd),
 }
 
+/// Other side of a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A tap.
+    Tap(TapSource),
+    /// A process that serves the queues, by its socket.
+    VhostUser(PathBuf),
+}
+
+impl From<TapSource> for Source {
+    fn from(tap: TapSource) -> Self {
+        Self::Tap(tap)
+    }
+}
+
 /// Configuration of a network card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Tap.
+    /// Other side.
     pub source: Source,
-    /// MAC address; `None`: derived from the tap's name.
+    /// MAC address; `None`: derived from the name of the other side.
     pub mac: Option<Mac>,
+    /// Pairs of queues, above 1 only with a socket.
+    pub pairs: u16,
 }
 
 impl Spec {
     /// Parses the option's value.
     pub fn parse(text: &str) -> Option<Self> {
-        let (mut source, mut mac) = (None, None);
+        let (mut source, mut mac, mut pairs) = (None, None, None);
         for word in text.split(',') {
             let (name, value) = word.split_once('=')?;
             match name {
-                "tap" if source.is_none() => source = Some(Source::Named(tap_name(value)?)),
-                "fd" if source.is_none() => source = Some(Source::Inherited(descriptor(value)?)),
+                "tap" if source.is_none() => {
+                    source = Some(TapSource::Named(tap_name(value)?).into())
+                }
+                "fd" if source.is_none() => {
+                    source = Some(TapSource::Inherited(descriptor(value)?).into())
+                }
+                "vhost-user" if source.is_none() => {
+                    source = Some(Source::VhostUser(socket(value)?));
+                }
                 "mac" if mac.is_none() => mac = Some(parse_mac(value)?),
+                "queues" if pairs.is_none() => pairs = Some(number_of_pairs(value)?),
                 _ => return None,
             }
         }
         let source = source?;
-        Some(Self { source, mac })
+        let is_supported = pairs.is_none() || matches!(source, Source::VhostUser(_));
+        is_supported.then_some(Self {
+            source,
+            mac,
+            pairs: pairs.unwrap_or(1),
+        })
     }
+
+    /// Returns true if another process serves the queues.
+    pub fn is_external(&self) -> bool {
+        matches!(self.source, Source::VhostUser(_))
+    }
+}
+
+fn socket(text: &str) -> Option<PathBuf> {
+    (1..=LONGEST_PATH)
+        .contains(&text.len())
+        .then(|| text.into())
+}
+
+fn number_of_pairs(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|pairs| PAIRS.contains(pairs))
 }
 
 fn tap_name(text: &str) -> Option<String> {
@@ -74,15 +127,32 @@ mod tests {
     #[test]
     fn net_option_is_parsed() {
         let named = |name: &str, mac| {
-            let source = Source::Named(name.to_owned());
-            Some(Spec { source, mac })
+            let source = TapSource::Named(name.to_owned()).into();
+            Some(Spec {
+                source,
+                mac,
+                pairs: 1,
+            })
         };
         assert_eq!(Spec::parse("tap=tap0"), named("tap0", None));
         let mac = Some([2, 0x1a, 0, 0, 0, 0xff]);
         assert_eq!(Spec::parse("tap=t,mac=02:1A:00:00:00:ff"), named("t", mac));
-        let source = Source::Inherited(7);
-        let inherited = Spec { source, mac };
+        let source = TapSource::Inherited(7).into();
+        let inherited = Spec {
+            source,
+            mac,
+            pairs: 1,
+        };
         assert_eq!(Spec::parse("mac=02:1a:00:00:00:ff,fd=7"), Some(inherited));
+        let external = |pairs| {
+            Some(Spec {
+                source: Source::VhostUser("/run/a".into()),
+                mac: None,
+                pairs,
+            })
+        };
+        assert_eq!(Spec::parse("vhost-user=/run/a"), external(1));
+        assert_eq!(Spec::parse("queues=8,vhost-user=/run/a"), external(8));
         for wrong in [
             "",
             "tap0",
@@ -100,6 +170,11 @@ mod tests {
             "tap=a,mac=00:00:00:00:00:00",
             "tap=a,mac=+2:00:00:00:00:01",
             "tap=a,mtu=9000",
+            "tap=a,queues=1",
+            "vhost-user=",
+            "vhost-user=a,tap=b",
+            "vhost-user=a,queues=0",
+            "vhost-user=a,queues=9",
         ] {
             assert_eq!(Spec::parse(wrong), None, "{wrong}");
         }

@@ -1,6 +1,6 @@
 //! Tap devices (Linux, Documentation/networking/tuntap.rst).
 
-use super::spec::Source;
+use super::spec::TapSource;
 use crate::virtio::Counters;
 use crate::Failure;
 use std::ffi::CString;
@@ -33,10 +33,10 @@ impl Tap {
     ///
     /// # Errors
     /// The tap does not exist, is busy, or has the wrong type.
-    pub fn open(source: &Source) -> Result<Self, Failure> {
+    pub fn open(source: &TapSource) -> Result<Self, Failure> {
         let tap = match source {
-            Source::Named(name) => Self::named(name)?,
-            Source::Inherited(fd) => Self::inherited(*fd)?,
+            TapSource::Named(name) => Self::named(name)?,
+            TapSource::Inherited(fd) => Self::inherited(*fd)?,
         };
         let length = HEADER as libc::c_int;
         let failure = |error: io::Error| failure(&tap.name, &error.to_string());

@@ -37,16 +37,16 @@ fn derived_mac_is_local_and_stable() {
 #[test]
 fn tap_errors_name_the_remedy() {
     let refusal = |source| Tap::open(&source).unwrap_err();
-    let missing = refusal(Source::Named("no-such-tap".into()));
+    let missing = refusal(TapSource::Named("no-such-tap".into()));
     assert!(
         missing.to_string().contains("ip tuntap add no-such-tap"),
         "{missing}"
     );
     assert_eq!(missing.status(), 2);
     let file = std::fs::File::open("/dev/null").unwrap();
-    let none = refusal(Source::Inherited(file.as_raw_fd()));
+    let none = refusal(TapSource::Inherited(file.as_raw_fd()));
     assert!(none.to_string().contains("TUNSETIFF"), "{none}");
-    let other = refusal(Source::Named("lo".into())).to_string();
+    let other = refusal(TapSource::Named("lo".into())).to_string();
     assert!(other.contains("tap lo: "), "{other}");
 }
 
@@ -82,7 +82,7 @@ impl Guest {
             .create_vm(&VmSpec::with(Controllers::Full))
             .unwrap();
         let ram = Arc::new(Region::new(driver::rings(2) as usize).unwrap());
-        let tap = Arc::new(Tap::open(&Source::Named(name.into())).unwrap());
+        let tap = Arc::new(Tap::open(&TapSource::Named(name.into())).unwrap());
         assert_eq!(tap.mtu(), Some(1500));
         let card = Card::new(Arc::clone(&tap), Some([2, 0, 0, 0, 0, 7]));
         let place = slot_resources(0).unwrap();
@@ -200,7 +200,7 @@ fn datagrams_pass_in_both_directions_under_the_filter() {
         );
         assert_eq!(counts.failures, 0);
         // The second opener gets an error.
-        let busy = Tap::open(&Source::Named(name.into()))
+        let busy = Tap::open(&TapSource::Named(name.into()))
             .unwrap_err()
             .to_string();
         assert!(busy.contains("another program uses it"), "{busy}");

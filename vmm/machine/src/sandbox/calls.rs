@@ -105,7 +105,10 @@ pub const LIMITS: [Limit; 6] = [
             (0, &[libc::AF_UNIX]),
             (
                 1,
-                &[libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC],
+                &[
+                    libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+                    libc::SOCK_STREAM | libc::SOCK_CLOEXEC,
+                ],
             ),
             (2, &[0]),
         ],
@@ -209,6 +212,26 @@ pub const NET: [libc::c_long; 10] = [
 ];
 
 pub const IMAGE_NET: [libc::c_long; 12] = union(&NET, &LOCAL_INTERRUPT);
+
+pub const NET_USER: [libc::c_long; 15] = [
+    libc::SYS_read,  // doorbells, requests for interrupts
+    libc::SYS_write, // interrupts, notifications, messages
+    libc::SYS_close, // lost connections
+    libc::SYS_poll,
+    libc::SYS_brk,     // small allocations
+    libc::SYS_socket,  // connections after a loss
+    libc::SYS_connect, // connections after a loss
+    libc::SYS_sendmsg, // requests
+    libc::SYS_recvmsg, // answers
+    libc::SYS_setsockopt,
+    libc::SYS_fcntl, // debug builds check a descriptor before closing it
+    libc::SYS_futex, // locks shared with vCPUs
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime, // without vDSO
+    libc::SYS_exit_group,
+];
+
+pub const IMAGE_NET_USER: [libc::c_long; 17] = union(&NET_USER, &LOCAL_INTERRUPT);
 
 pub const VSOCK_IN: [libc::c_long; 14] = [
     libc::SYS_read,  // doorbells

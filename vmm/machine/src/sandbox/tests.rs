@@ -50,7 +50,7 @@ fn fitting(number: u32) -> [u32; 6] {
 
 #[test]
 fn filters_allow_exactly_their_list() {
-    let lists: [(Role, &[libc::c_long]); 17] = [
+    let lists: [(Role, &[libc::c_long]); 19] = [
         (Role::Vcpu, &VCPU),
         (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
         (Role::VcpuWithMemory, &VCPU_WITH_MEMORY),
@@ -66,6 +66,8 @@ fn filters_allow_exactly_their_list() {
         (Role::DiskWorker, &DISK_WORKER),
         (Role::Net, &NET),
         (Role::ImageNet, &IMAGE_NET),
+        (Role::NetUser, &NET_USER),
+        (Role::ImageNetUser, &IMAGE_NET_USER),
         (Role::Vsock, &VSOCK),
         (Role::VsockIn, &VSOCK_IN),
     ];

@@ -37,6 +37,7 @@ impl VmConfig {
             (self.populate.is_some(), "--populate"),
             (self.halt_in_guest, "--halt-in-guest"),
             (!self.disks.is_empty(), "--disk"),
+            (self.has_external_queues(), "--net vhost-user"),
         ];
         let found = conflicts.into_iter().find(|(applies, _)| *applies);
         found.map(|(_, option)| option)

@@ -14,12 +14,14 @@ use trapline_monitor::virtio::{
 /// A device with its registers, lock, doorbell and interrupt.
 pub struct Slot<D> {
     transport: Mutex<Transport<D>>,
-    drained: Condvar,
-    /// A vCPU waits for [`Self::drained`]; accessed with the transport locked.
-    draining: AtomicBool,
+    settled: Condvar,
+    /// A vCPU waits for [`Self::settled`]; accessed with the transport locked.
+    settling: AtomicBool,
     memory: Arc<Memory>,
     line: IrqLine,
     bell: Doorbell,
+    /// Doorbells of the queues that another process serves.
+    queue_bells: Vec<Doorbell>,
     /// Statistics.
     pub counters: Counters,
 }
@@ -49,21 +51,34 @@ impl<D: Device> Slot<D> {
         memory: &Arc<Memory>,
         device: D,
     ) -> Result<Self, Failure> {
-        let notify = address + u64::from(QUEUE_NOTIFY);
-        let bell = match vm.doorbell(IoAddr::Mmio(notify))? {
-            Some(bell) => bell,
-            // The vCPU rings it at the register write.
-            None => Doorbell::unregistered().map_err(Failure::system("make a doorbell"))?,
+        let notify = IoAddr::Mmio(address + u64::from(QUEUE_NOTIFY));
+        let external = device.external_queues() as u32;
+        let bells = (0..external).map(|queue| or_unregistered(vm.value_doorbell(notify, queue)?));
+        let queue_bells = bells.collect::<Result<_, Failure>>()?;
+        let bell = match external {
+            0 => vm.doorbell(notify)?,
+            _ => None,
         };
         Ok(Self {
             transport: Mutex::new(Transport::new(device)),
-            drained: Condvar::new(),
-            draining: AtomicBool::new(false),
+            settled: Condvar::new(),
+            settling: AtomicBool::new(false),
             memory: Arc::clone(memory),
             line,
-            bell,
+            bell: or_unregistered(bell)?,
+            queue_bells,
             counters: Counters::default(),
         })
+    }
+
+    /// Descriptors that become readable at notifications of the queues that another process serves.
+    pub fn queue_bells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.queue_bells.iter().map(|bell| bell.0.as_fd())
+    }
+
+    /// Eventfd of which a write interrupts the guest, if the hypervisor has one.
+    pub fn interrupt_event(&self) -> Option<BorrowedFd<'_>> {
+        self.line.event()
     }
 
     /// Descriptor that becomes readable at a notification.
@@ -117,8 +132,8 @@ impl<D: Device> Slot<D> {
             transport.used();
         }
         // `notify_all` is a system call even without a waiter.
-        if self.draining.load(Ordering::Relaxed) && transport.device().in_flight() == 0 {
-            self.drained.notify_all();
+        if self.settling.load(Ordering::Relaxed) {
+            self.settled.notify_all();
         }
         drop(transport);
         if served.interrupt {
@@ -140,7 +155,8 @@ impl<D: Device> Slot<D> {
         self.ring();
     }
 
-    fn interrupt(&self) {
+    /// Interrupts the guest.
+    pub fn interrupt(&self) {
         self.counters.interrupt();
         // Without the interrupt the guest can still poll.
         let _delivered = self.line.trigger();
@@ -153,18 +169,18 @@ impl<D: Device> Slot<D> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for requests in flight after a reset.
+    /// Waits until the device's thread has ended this state.
     #[inline(never)]
-    fn drain(&self, mut transport: MutexGuard<'_, Transport<D>>) {
-        while transport.device().in_flight() > 0 {
-            self.draining.store(true, Ordering::Relaxed);
+    fn settle(&self, mut transport: MutexGuard<'_, Transport<D>>, state: fn(&D) -> bool) {
+        while state(transport.device()) {
+            self.settling.store(true, Ordering::Relaxed);
             self.bell.ring();
             transport = self
-                .drained
+                .settled
                 .wait(transport)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        self.draining.store(false, Ordering::Relaxed);
+        self.settling.store(false, Ordering::Relaxed);
     }
 }
 
@@ -177,8 +193,21 @@ impl<D: Device + Send> Registers for Slot<D> {
         let mut transport = self.lock();
         match transport.write(offset, size, value, &self.memory) {
             Outcome::None => {}
-            Outcome::Serve => self.bell.ring(),
-            Outcome::Reset => self.drain(transport),
+            Outcome::Notify(queue) => self.queue_bells.get(queue).unwrap_or(&self.bell).ring(),
+            Outcome::Start => {
+                self.bell.ring();
+                // Another process that serves the queues has them when the driver continues.
+                self.settle(transport, D::is_starting);
+            }
+            Outcome::Reset => self.settle(transport, |device| device.in_flight() > 0),
         }
+    }
+}
+
+/// Returns the doorbell, or one that the vCPU rings at the register write.
+fn or_unregistered(bell: Option<Doorbell>) -> Result<Doorbell, Failure> {
+    match bell {
+        Some(bell) => Ok(bell),
+        None => Doorbell::unregistered().map_err(Failure::system("make a doorbell")),
     }
 }

@@ -66,7 +66,7 @@ pub fn start<D: Device>(transport: &mut Transport<D>, memory: &Memory, features:
         assert_eq!(transport.read(QUEUE_READY, 4), 1);
     }
     let outcome = transport.write(STATUS, 4, (said | DRIVER_OK).into(), memory);
-    assert_eq!(outcome, Outcome::Serve);
+    assert_eq!(outcome, Outcome::Start);
 }
 
 fn transport_write<D: Device>(

@@ -30,8 +30,9 @@ pub use chain::{slices, Chain, Part};
 pub use console::Console;
 pub use device::Device;
 pub use entropy::Entropy;
+pub use registers::{EVENT_INDEX, INDIRECT, VERSION_1};
 pub use registers::{QUEUE_NOTIFY, SIZE};
-pub use ring::{Progress, Ring};
+pub use ring::{Layout, Progress, Ring};
 pub use transport::{Outcome, Transport};
 
 use thiserror::Error;

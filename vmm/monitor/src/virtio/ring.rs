@@ -42,6 +42,17 @@ pub struct Ring {
     completed: u16,
 }
 
+/// Place of a ring, for another process that serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Number of descriptors.
+    pub size: u16,
+    /// Addresses of descriptor table, available ring and used ring.
+    pub areas: [u64; 3],
+    /// Index of the used ring, which is that of the next request if requests are completed in order.
+    pub used: u16,
+}
+
 const DESCRIPTORS: usize = 0;
 const AVAILABLE: usize = 1;
 const USED: usize = 2;
@@ -160,6 +171,16 @@ impl Ring {
             }
             index = descriptor.next;
         }
+    }
+
+    /// Returns the place of the ring, if it is ready.
+    pub fn layout(&self, memory: &Memory) -> Option<Layout> {
+        let used = memory.load16(self.areas[USED] + INDEX)?;
+        self.ready.then_some(Layout {
+            size: self.size,
+            areas: self.areas,
+            used,
+        })
     }
 
     /// Returns the last request taken to the ring, to take it again later.

@@ -28,8 +28,10 @@ pub struct Transport<D> {
 pub enum Outcome {
     /// None.
     None,
-    /// Serve the device: a queue was notified, or the driver has started.
-    Serve,
+    /// Serve this queue, of which the driver has notified.
+    Notify(usize),
+    /// Serve the device: the driver has started.
+    Start,
     /// Wait for requests in flight: the driver has reset the device.
     Reset,
 }
@@ -83,7 +85,7 @@ impl<D: Device> Transport<D> {
             DEVICE_FEATURES => half(self.offered(), self.device_features_sel),
             QUEUE_SIZE_MAX => self.selected().map_or(0, |ring| ring.max_size().into()),
             QUEUE_READY => self.selected().is_some_and(Ring::is_ready).into(),
-            INTERRUPT_STATUS => self.interrupt.into(),
+            INTERRUPT_STATUS => self.interrupt_status().into(),
             STATUS => self.status.into(),
             CONFIG_GENERATION => self.generation,
             // A missing region has this length and base.
@@ -98,7 +100,9 @@ impl<D: Device> Transport<D> {
             DRIVER_FEATURES_SEL => self.driver_features_sel = value,
             DRIVER_FEATURES => self.choose_features(value),
             QUEUE_SEL => self.queue_sel = value,
-            QUEUE_NOTIFY if (value as usize) < self.rings.len() => return Outcome::Serve,
+            QUEUE_NOTIFY if (value as usize) < self.rings.len() => {
+                return Outcome::Notify(value as usize);
+            }
             INTERRUPT_ACK => self.interrupt &= !(value as u8),
             STATUS => return self.change_status(value as u8),
             _ if self.lays_out() => self.lay_out(offset, value, memory),
@@ -116,7 +120,15 @@ impl<D: Device> Transport<D> {
     }
 
     fn offered(&self) -> u64 {
-        self.device.features() | OFFERED
+        self.device.features() | self.device.common_features()
+    }
+
+    /// Another process that serves queues cannot set the bit for used buffers.
+    fn interrupt_status(&self) -> u8 {
+        match self.device.external_queues() {
+            0 => self.interrupt,
+            _ => self.interrupt | USED,
+        }
     }
 
     fn selected(&self) -> Option<&Ring> {
@@ -194,7 +206,7 @@ impl<D: Device> Transport<D> {
             ring.set_event_index(events);
         }
         self.device.activate(self.features);
-        Outcome::Serve
+        Outcome::Start
     }
 
     fn reset(&mut self) {

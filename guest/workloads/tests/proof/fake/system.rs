@@ -167,6 +167,19 @@ impl System for Fake {
             _ => Ok(()),
         }
     }
+    fn open_switch(&mut self) -> Result<(), Reason> {
+        match self.defect {
+            Defect::NoNetwork => Err("there is no switch"),
+            _ => Ok(()),
+        }
+    }
+    fn send_packets(&mut self, _: usize) -> Result<(), Reason> {
+        self.exchanges += 1;
+        match self.defect {
+            Defect::WrongAnswer if self.exchanges > 9 => Err("a frame is wrong"),
+            _ => Ok(()),
+        }
+    }
     fn processes(&mut self) -> Result<&mut Self, Reason> {
         match self.defect {
             Defect::NoProcesses => Err("this is no operating system"),

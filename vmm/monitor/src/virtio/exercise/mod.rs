@@ -257,7 +257,7 @@ impl<S: Subject> Guest<S> {
         self.start(u64::MAX);
         assert_eq!(self.transport.read(STATUS, 4) & u64::from(FEATURES_OK), 8);
         let rung = self.transport.write(QUEUE_NOTIFY, 4, 0, &self.memory);
-        assert_eq!(rung, Outcome::Serve);
+        assert_eq!(rung, Outcome::Notify(0));
         self.subject.prove(&mut self.transport, &self.memory);
     }
 

@@ -4,6 +4,7 @@
 //! reading: a frame longer than the available buffers ends in an internal buffer and is completed when the driver
 //! offers more. At most one frame waits in the card; others wait in the network, which may drop them.
 
+pub mod control;
 mod header;
 mod receive;
 #[cfg(test)]
@@ -16,23 +17,36 @@ use crate::virtio::chain::{slices, Part};
 use crate::virtio::{Device, DriverError, Memory, Progress, Ring};
 use alloc::vec::Vec;
 
-const KIND: u32 = 1;
-const ENTRIES: u16 = 256;
+/// Device ID.
+pub const KIND: u32 = 1;
+/// Largest size of a queue.
+pub const ENTRIES: u16 = 256;
 const QUEUES: [u16; 2] = [ENTRIES, ENTRIES];
 const RECEIVE: usize = 0;
 const TRANSMIT: usize = 1;
+
+/// Features (section 5.1.3) of the configuration and of queues.
+pub const MAC: u64 = 1 << 5;
+/// See [`MAC`].
+pub const STATUS: u64 = 1 << 16;
+/// See [`MAC`].
+pub const CONTROL: u64 = 1 << 17;
+/// See [`MAC`].
+pub const PAIRS: u64 = 1 << 22;
 
 /// Features (section 5.1.3) of sent and received frames.
 const CHECKSUM: u64 = 1;
 const GUEST_CHECKSUM: u64 = 1 << 1;
 const MTU: u64 = 1 << 3;
-const MAC: u64 = 1 << 5;
 const GUEST_TCP4: u64 = 1 << 7;
 const GUEST_TCP6: u64 = 1 << 8;
 const HOST_TCP4: u64 = 1 << 11;
 const HOST_TCP6: u64 = 1 << 12;
 const MERGE: u64 = 1 << 15;
-const STATUS: u64 = 1 << 16;
+
+/// Features of frames, which whoever copies them has to support.
+pub const FRAMES: u64 =
+    CHECKSUM | GUEST_CHECKSUM | GUEST_TCP4 | GUEST_TCP6 | HOST_TCP4 | HOST_TCP6 | MERGE;
 
 /// VIRTIO_NET_S_LINK_UP.
 const LINK_UP: u16 = 1;
@@ -73,11 +87,38 @@ pub trait Network {
     fn lost(&mut self);
 }
 
+/// Configuration space: MAC, status, queue pairs, MTU.
+#[derive(Debug)]
+pub struct Configuration([u8; 12]);
+
+impl Configuration {
+    /// Returns that of a connected card.
+    pub fn new(mac: Mac, pairs: u16, mtu: Option<u16>) -> Self {
+        let mut bytes = [0; 12];
+        bytes[..6].copy_from_slice(&mac);
+        bytes[8..10].copy_from_slice(&pairs.to_le_bytes());
+        bytes[10..].copy_from_slice(&mtu.unwrap_or(0).to_le_bytes());
+        let mut configuration = Self(bytes);
+        configuration.set_link(true);
+        configuration
+    }
+
+    /// Sets the status of the link.
+    pub fn set_link(&mut self, is_up: bool) {
+        let status = if is_up { LINK_UP } else { 0 };
+        self.0[6..8].copy_from_slice(&status.to_le_bytes());
+    }
+
+    /// Returns its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// The device.
 #[derive(Debug)]
 pub struct Net {
-    /// MAC, status, queue pairs, MTU.
-    configuration: [u8; 12],
+    configuration: Configuration,
     mtu: Option<u16>,
     features: u64,
     receiver: Receiver,
@@ -87,13 +128,8 @@ pub struct Net {
 impl Net {
     /// Creates a card with this address, in a network with this MTU, if known.
     pub fn new(mac: Mac, mtu: Option<u16>) -> Self {
-        let mut configuration = [0; 12];
-        configuration[..6].copy_from_slice(&mac);
-        configuration[6..8].copy_from_slice(&LINK_UP.to_le_bytes());
-        configuration[8..10].copy_from_slice(&1_u16.to_le_bytes());
-        configuration[10..].copy_from_slice(&mtu.unwrap_or(0).to_le_bytes());
         Self {
-            configuration,
+            configuration: Configuration::new(mac, 1, mtu),
             mtu,
             features: 0,
             receiver: Receiver::default(),
@@ -192,7 +228,7 @@ impl Device for Net {
     }
 
     fn configuration(&self) -> &[u8] {
-        &self.configuration
+        self.configuration.bytes()
     }
 
     fn activate(&mut self, features: u64) {

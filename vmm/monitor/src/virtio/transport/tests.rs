@@ -232,3 +232,46 @@ proptest! {
         prop_assert!(transport.live().is_some());
     }
 }
+
+/// A device whose only queue another process serves.
+struct External;
+
+impl Device for External {
+    fn kind(&self) -> u32 {
+        1
+    }
+    fn common_features(&self) -> u64 {
+        VERSION_1
+    }
+    fn queues(&self) -> &[u16] {
+        &[ENTRIES]
+    }
+    fn external_queues(&self) -> usize {
+        1
+    }
+}
+
+#[test]
+fn interrupt_of_another_process_is_one_for_used_buffers() {
+    let (mut transport, memory) = (Transport::new(External), driver::memory(1));
+    let _nothing = transport.write(DEVICE_FEATURES_SEL, 4, 0, &memory);
+    assert_eq!(
+        transport.read(DEVICE_FEATURES, 4),
+        0,
+        "only what the process offers"
+    );
+    driver::start(&mut transport, &memory, 0);
+    let rung = transport.write(QUEUE_NOTIFY, 4, 0, &memory);
+    assert_eq!(rung, Outcome::Notify(0));
+    let status = |transport: &Transport<External>| transport.read(INTERRUPT_STATUS, 4);
+    assert_eq!(status(&transport), u64::from(USED));
+    transport.reconfigure(|_| {});
+    assert_eq!(status(&transport), u64::from(USED | CHANGED));
+    let _nothing = transport.write(INTERRUPT_ACK, 4, 3, &memory);
+    assert_eq!(status(&transport), u64::from(USED));
+    let (_, rings) = transport.live().unwrap();
+    let layout = rings[0].layout(&memory).unwrap();
+    let start = driver::rings(0);
+    assert_eq!(layout.areas, [start, start + 0x1000, start + 0x2000]);
+    assert_eq!((layout.size, layout.used), (ENTRIES, 0));
+}

@@ -1,0 +1,138 @@
+//! Another guest on a switch: the receiver of numbered frames ([`trapline_abi::packet`]).
+//!
+//! Switch and receiver are children of this process, which executes the VMM of the measured guest. Their sockets are in a
+//! directory that exists only until both guests are connected.
+
+use super::{limit_lifetime, Switch};
+use std::fs::{self, DirBuilder};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::{available_parallelism, sleep};
+use std::time::Duration;
+use trapline_abi::packet::READY;
+
+/// Ports of the receiver and of the measured guest. The switch opens them in this order.
+const PORTS: [&str; 2] = ["receiver", "sender"];
+
+/// Attempts to connect to the switch, and the time between them.
+const ATTEMPTS: u32 = 5000;
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Starts both. Returns the option of a network card on the switch, for a program that this process executes.
+///
+/// # Errors
+/// One of them cannot be started.
+pub fn start(programs: &Switch<'_>) -> Result<String, String> {
+    let directory = create_directory().map_err(|error| format!("sockets of a switch: {error}"))?;
+    let started = start_in(&directory, programs);
+    // The connections remain.
+    let _remains = fs::remove_dir_all(&directory);
+    let socket = started?;
+    Ok(format!("vhost-user=/proc/self/fd/{}", socket.into_raw_fd()))
+}
+
+fn create_directory() -> io::Result<PathBuf> {
+    let parent = std::env::temp_dir();
+    fs::create_dir_all(&parent)?;
+    let directory = parent.join(format!("trapline-switch-{}", std::process::id()));
+    DirBuilder::new().mode(0o700).create(&directory)?;
+    Ok(directory)
+}
+
+fn start_in(directory: &Path, programs: &Switch<'_>) -> Result<UnixStream, String> {
+    let [receiver, sender] = PORTS.map(|port| directory.join(port));
+    start_switch(programs.path, [&receiver, &sender])
+        .map_err(|error| format!("{}: {error}", programs.path))?;
+    let socket = connect(&sender).map_err(|error| format!("{}: {error}", sender.display()))?;
+    let failed = |error: io::Error| format!("the receiving guest: {error}");
+    let mut guest = start_receiver(programs.guest, &receiver).map_err(failed)?;
+    wait_for_receiver(&mut guest).map_err(failed)?;
+    Ok(socket)
+}
+
+fn start_switch(path: &str, ports: [&Path; 2]) -> io::Result<Child> {
+    let mut command = Command::new(path);
+    for port in ports {
+        command.arg("--listen").arg(port);
+    }
+    // Where the guests need the CPU, polling delays them.
+    if available_parallelism().is_ok_and(|cpus| cpus.get() == 1) {
+        command.args(["--sleep-after", "0"]);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    spawn(&mut command)
+}
+
+fn start_receiver(words: &[String], port: &Path) -> io::Result<Child> {
+    let [program, arguments @ ..] = words else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let mut command = Command::new(program);
+    command
+        .arg("--net")
+        .arg(format!("vhost-user={}", port.display()));
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    spawn(&mut command)
+}
+
+/// Starts a child without the descriptors of this process, which is killed with it.
+fn spawn(command: &mut Command) -> io::Result<Child> {
+    let prepare = || {
+        // SAFETY: takes numbers. The descriptors are closed by `exec`.
+        unsafe {
+            libc::syscall(
+                libc::SYS_close_range,
+                3,
+                libc::c_uint::MAX,
+                libc::CLOSE_RANGE_CLOEXEC,
+            )
+        };
+        limit_lifetime()
+    };
+    // SAFETY: between fork and exec the child makes system calls only.
+    unsafe { command.pre_exec(prepare) };
+    command.spawn()
+}
+
+/// Connects to the switch when it listens. The socket is inherited by a program that this process executes.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let mut connected = UnixStream::connect(path);
+    for _ in 0..ATTEMPTS {
+        if connected.is_ok() {
+            break;
+        }
+        sleep(PAUSE);
+        connected = UnixStream::connect(path);
+    }
+    let socket = connected?;
+    // SAFETY: changes flags of an open descriptor.
+    match unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, 0) } {
+        0 => Ok(socket),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Waits until the receiver has printed that it receives.
+fn wait_for_receiver(guest: &mut Child) -> io::Result<()> {
+    let Some(output) = &mut guest.stdout else {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    };
+    let mut text = Vec::new();
+    let mut byte = [0];
+    while !text.ends_with(READY.as_bytes()) {
+        if output.read(&mut byte)? == 0 {
+            let text = String::from_utf8_lossy(&text);
+            return Err(io::Error::other(format!("it has ended: {text}")));
+        }
+        text.push(byte[0]);
+    }
+    Ok(())
+}
