@@ -43,4 +43,5 @@ mod processes;
 mod recipe;
 mod replay;
 mod report;
+mod simultaneous;
 mod xen;
