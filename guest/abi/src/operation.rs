@@ -163,6 +163,8 @@ operations! {
         "one system call that returns the process number";
     PageTableUpdate = 23, System, "page-table-update", Batch, Processes,
         "one change of the protection of one touched page by a system call: read-only and writable in turn";
+    Make = 22, System, "make", Batch, Processes,
+        "a script of 8 steps: each is a child whose program reads a pipe, adds up 32 KiB of its memory and writes another pipe";
     Copy = 16, Stream, "copy", Bytes(16), Nothing,
         "c[i] = a[i] over arrays of doubles, 16 bytes each";
     Scale = 17, Stream, "scale", Bytes(16), Nothing,

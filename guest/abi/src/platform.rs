@@ -95,6 +95,9 @@ pub const HYPERCALL_SYSCALL: u32 = u32::from_le_bytes(*b"sysc");
 pub const HYPERCALL_CALL: u32 = u32::from_le_bytes(*b"call");
 /// See [`HYPERCALL_CALL`].
 pub const HYPERCALL_ENTRY: u64 = 0x6fff_0000_0100;
+/// Pages of programs that are executed while workload `system` is measured: by a process of the image, and by the agent.
+pub const PROGRAM_PAGES: [u64; 2] = [0x80_0000_1000, 0x2000_0000];
+
 /// Two no-operations behind a `syscall`. They permit the VMM to replace all 20 bytes by a jump, and to
 /// answer the hypercall in the guest's process.
 pub const HYPERCALL_PADDING: [u8; 18] = *b"\x66\x0f\x1f\x84\0trap\x66\x0f\x1f\x84\0line";

@@ -21,6 +21,7 @@ mod memory;
 mod net;
 mod populate;
 mod processes;
+pub mod script;
 mod stream;
 pub mod system;
 mod timer;

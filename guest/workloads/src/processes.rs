@@ -5,6 +5,7 @@
 //! by the other process, a page has the expected content on both sides of a copy.
 
 use crate::measure::{ensure, repeat, Bench, Work};
+use crate::script;
 use crate::system::{Block, Processes, Reason, System, MAPPED_PAGES};
 use core::cell::Cell;
 use core::hint::black_box;
@@ -21,6 +22,8 @@ const PAGES: u64 = BYTES as u64 / PAGE;
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     fork(bench);
     exec(bench);
+    // Before operations that allocate: what a process has allocated is part of the cost of a fork.
+    make(bench);
     faults(bench, Op::PageFault, read_fresh);
     faults(bench, Op::PageFaultCow, write_shared);
     context_switch(bench);
@@ -149,6 +152,31 @@ fn page_table_update<S: System>(bench: &mut Bench<'_, S>) {
             ensure(has_effect, "a page does not have the protection set last")
         });
     });
+}
+
+/// Not inlined, so that the other operations use as many pages of the stack as without it.
+#[inline(never)]
+fn make<S: System>(bench: &mut Bench<'_, S>) {
+    with_processes(bench, Op::Make, |bench| {
+        each(
+            bench,
+            Op::Make,
+            1,
+            |p, byte| run_script(p, byte),
+            |_, _| Ok(()),
+        );
+    });
+}
+
+/// Runs the steps of the script, each with the sum of the one before. Returns true if all sums are right.
+fn run_script(processes: &mut impl Processes, byte: u8) -> bool {
+    let mut number = u64::from(byte);
+    (0..script::STEPS).all(|step| {
+        let expected = script::sum(number);
+        let sum = processes.step(number, byte.wrapping_add(step));
+        number = expected;
+        sum == Some(expected)
+    })
 }
 
 /// Maps and unmaps the file. Returns true if the first and the last page have the right content.

@@ -234,6 +234,10 @@ pub trait Processes {
     /// Forks a child that executes a program, which exits with `status`. Returns its exit status.
     fn exec(&mut self, status: u8) -> Option<u8>;
 
+    /// Forks a child that executes the program of [`crate::script`] with `number` in a pipe, and exits with `status`.
+    /// Returns what it writes to another pipe; `None` if it exits with another status.
+    fn step(&mut self, number: u64, status: u8) -> Option<u64>;
+
     /// Writes `byte` to a pipe and reads it back.
     fn pipe(&mut self, byte: u8) -> Option<u8>;
 
@@ -288,6 +292,9 @@ impl Processes for NoProcesses {
         match *self {}
     }
     fn exec(&mut self, _: u8) -> Option<u8> {
+        match *self {}
+    }
+    fn step(&mut self, _: u64, _: u8) -> Option<u64> {
         match *self {}
     }
     fn pipe(&mut self, _: u8) -> Option<u8> {

@@ -67,7 +67,8 @@ mod tests {
     fn code_of_every_optimisation_of_the_plans_is_marked() {
         let text = include_str!("../../../plans/lguest.toml");
         let study = file::read(text).unwrap();
-        assert_eq!(study.optimisations.len(), PARTS.len());
+        let is_used = |name: &str| study.optimisations.iter().any(|it| it.code == name);
+        assert!(PARTS.iter().all(|(name, _)| is_used(name)));
         assert!(check(&study.optimisations).is_ok());
         assert!(PARTS.iter().all(|(_, lines)| *lines < ALL / 10));
     }

@@ -2,6 +2,7 @@
 
 use crate::environment::{Progress, SampleSink};
 use crate::launch::BootClock;
+use crate::start_barrier::StartBarrier;
 use std::time::{Duration, Instant};
 use trapline_abi::{Job, Op};
 use trapline_host::custom_vmm::{CustomGuest, EXIT_GRACE, FIRST_RECORD_TIMEOUT};
@@ -18,6 +19,8 @@ pub struct GuestOutput<'a> {
     job: Job,
     /// Arrival of the guest's last record.
     completed: Option<Instant>,
+    /// Barrier at which the guest has not arrived.
+    barrier: Option<&'a StartBarrier>,
     out: &'a mut dyn SampleSink,
 }
 
@@ -43,13 +46,26 @@ impl<'a> GuestOutput<'a> {
             custom,
             job: *job,
             completed: None,
+            barrier: None,
             out,
         }
     }
 
-    /// Returns the decoder with all records so far.
-    pub fn into_decoder(self) -> GuestDecoder {
+    /// Sets the barrier at which the guest waits for others.
+    pub fn with_barrier(self, barrier: Option<&'a StartBarrier>) -> Self {
+        Self { barrier, ..self }
+    }
+
+    /// Returns the decoder with all records so far. Other guests do not wait for this one any more.
+    pub fn into_decoder(mut self) -> GuestDecoder {
+        self.arrive();
         self.decoder
+    }
+
+    fn arrive(&mut self) {
+        if let Some(barrier) = self.barrier.take() {
+            barrier.arrive();
+        }
     }
 
     fn note_last_record(&mut self) {
@@ -83,6 +99,9 @@ impl OutputHandler for GuestOutput<'_> {
             self.decoder.console(bytes, None, &mut NoProbe);
         } else {
             self.decoder.console(bytes, Some(at), probe);
+        }
+        if self.decoder.is_ready() {
+            self.arrive();
         }
         if let Some(op) = self.decoder.current_operation() {
             if self.operation.replace(op) != Some(op) {

@@ -1,5 +1,6 @@
 //! Results of one launch of a guest.
 
+use trapline_abi::Counter;
 use trapline_protocol::GuestReport;
 
 /// Clock of a guest's boot stages.
@@ -40,4 +41,16 @@ pub struct FinishedLaunch {
     pub own_memory: Option<u64>,
     /// The VMM did not exit after its guest, and was killed.
     pub outlived_guest: bool,
+}
+
+impl FinishedLaunch {
+    /// Returns the guest's clock minus the host clock in ticks, if it is known.
+    pub fn exact_offset(&self) -> Option<i64> {
+        let reported = self.report.counters.get(&Counter::TscOffset);
+        match self.offset {
+            ClockOffset::Same => Some(0),
+            ClockOffset::Known(offset) => Some(offset),
+            ClockOffset::Unknown => reported.map(|&offset| offset as i64),
+        }
+    }
 }

@@ -150,7 +150,7 @@ impl<'a> Recorder<'a> {
 
     /// Returns the guest's clock minus the host clock in ticks, or its bound.
     fn offset(&mut self, launch: &FinishedLaunch) -> Option<i64> {
-        let exact = exact_offset(launch);
+        let exact = launch.exact_offset();
         if exact.is_some() {
             return exact;
         }
@@ -192,7 +192,7 @@ impl<'a> Recorder<'a> {
             (operation.op, &mut operation.outcome)
         {
             // The bound from record arrival would not do: records arrive later than most interrupts.
-            match exact_offset(launch) {
+            match launch.exact_offset() {
                 Some(offset) => to_guest_clock(interrupts, offset),
                 None => operation.outcome = Outcome::Failed(NO_OFFSET.to_owned()),
             }
@@ -244,16 +244,6 @@ impl<'a> Recorder<'a> {
                 }
             }
         }
-    }
-}
-
-/// Returns the guest's clock minus the host clock in ticks, if it is known.
-fn exact_offset(launch: &FinishedLaunch) -> Option<i64> {
-    let reported = launch.report.counters.get(&Counter::TscOffset);
-    match launch.offset {
-        ClockOffset::Same => Some(0),
-        ClockOffset::Known(offset) => Some(offset),
-        ClockOffset::Unknown => reported.map(|&offset| offset as i64),
     }
 }
 

@@ -1,10 +1,17 @@
-//! Guests that are processes of this host, one per launch: the agent, a VMM, or an emulator.
+//! Guests that are processes of this host: the agent, a VMM, or an emulator. A launch is one guest, or several equal
+//! ones that run an operation at the same time.
 
 use crate::environment::{Guest, Progress, SampleSink, Work};
 use crate::guest_output::GuestOutput;
 use crate::launch::{BootClock, ClockOffset, FinishedLaunch};
 use crate::loads::{co_tenant_job, LoadPrograms, RunningLoads};
+use crate::merged;
 use crate::recording::record_path;
+use crate::start_barrier::{self, StartBarrier};
+use std::fs::File;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 use trapline_abi::Job;
 use trapline_host::affinity::{Affinity, Threads};
@@ -16,7 +23,7 @@ use trapline_model::{PerCpu, Scheduling};
 use trapline_protocol::{GuestDecoder, GuestReport, NOT_REPORTED};
 
 /// Process that runs the jobs of an environment.
-pub trait GuestCommand {
+pub trait GuestCommand: Sync {
     /// Returns the command that runs `job`.
     ///
     /// # Errors
@@ -62,11 +69,20 @@ pub trait GuestCommand {
     }
 }
 
+/// Guests of one launch.
+struct RunningGuests {
+    processes: Vec<Process>,
+    /// Barrier at which several guests start to measure.
+    barrier: Option<StartBarrier>,
+}
+
 /// A guest whose launches are processes.
 pub struct ProcessGuest {
     program: Box<dyn GuestCommand>,
+    /// Number of equal guests that run each job at the same time.
+    guests: usize,
     jobs: Vec<Job>,
-    running: Option<Process>,
+    running: Option<RunningGuests>,
     /// Load programs, if loads are supported.
     load_programs: Option<LoadPrograms>,
     /// Dropped before `affinity` restores the CPUs.
@@ -79,6 +95,7 @@ impl ProcessGuest {
     pub fn new(program: Box<dyn GuestCommand>) -> Self {
         Self {
             program,
+            guests: 1,
             jobs: Vec::new(),
             running: None,
             load_programs: None,
@@ -95,17 +112,51 @@ impl ProcessGuest {
         }
     }
 
-    fn spawn(&self, job: &Job) -> Result<Process, Error> {
-        let command = self.program.command(job)?;
+    /// Runs each operation in this number of equal guests at the same time.
+    pub fn with_guests(self, guests: u32) -> Self {
+        Self {
+            guests: guests as usize,
+            ..self
+        }
+    }
+
+    fn spawn(&self, job: &Job) -> Result<RunningGuests, Error> {
+        if self.guests == 1 {
+            return Ok(RunningGuests {
+                processes: vec![self.spawn_one(job, 0, None)?],
+                barrier: None,
+            });
+        }
+        let (barrier, inputs) = StartBarrier::new(self.guests).map_err(Error::Output)?;
+        let processes = inputs
+            .into_iter()
+            .enumerate()
+            .map(|(number, input)| self.spawn_one(job, number, Some(input)));
+        Ok(RunningGuests {
+            processes: processes.collect::<Result<_, _>>()?,
+            barrier: Some(barrier),
+        })
+    }
+
+    fn spawn_one(
+        &self,
+        job: &Job,
+        number: usize,
+        input: Option<Arc<File>>,
+    ) -> Result<Process, Error> {
+        let mut command = self.program.command(job)?;
+        if let Some(input) = input {
+            command = command.with_input(input);
+        }
         let Some(affinity) = &self.affinity else {
             return Process::start(&command);
         };
         if !affinity.needs_vcpu_thread() {
-            return affinity.start_guest(|| Process::start(&command));
+            return affinity.start_guest_of_several(number, || Process::start(&command));
         }
         let threads = self.threads(job)?;
         let command = self.program.with_named_threads(command);
-        let running = affinity.start_guest(|| Process::start(&command))?;
+        let running = affinity.start_guest_of_several(number, || Process::start(&command))?;
         affinity.apply(running.pid(), threads)?;
         Ok(running)
     }
@@ -160,59 +211,109 @@ impl ProcessGuest {
             .start_co_tenant(command, threads, affinity, limits)
     }
 
-    /// Decodes one launch until it ends, and passes it to `out`.
+    /// Decodes one launch until it ends, and passes it to `out`. Returns the share of its batches during which all
+    /// guests measured, if there are several.
     fn decode(
         &self,
-        mut running: Process,
+        running: RunningGuests,
         job: &Job,
         limits: &Limits,
         out: &mut dyn SampleSink,
-    ) -> Result<(), Error> {
-        let mut output = GuestOutput::new(job, self.program.clock(), self.program.custom(), out);
-        running.record(record_path(job));
-        let exited = running.wait(&mut output, limits);
-        let mut decoder = output.into_decoder();
-        decoder.close();
-        let checked = exited.and_then(|exited| {
-            self.program.check_exit(job, &exited, &decoder)?;
-            Ok(exited)
+    ) -> Result<Option<f64>, Error> {
+        let RunningGuests { processes, barrier } = running;
+        let (program, barrier) = (self.program.as_ref(), barrier.as_ref());
+        let mut processes = processes.into_iter();
+        let first = processes.next();
+        let ended: Vec<_> = thread::scope(|scope| {
+            let others: Vec<_> = processes
+                .map(|guest| {
+                    scope.spawn(move || {
+                        decode_one(program, guest, job, limits, barrier, &mut Ignored)
+                    })
+                })
+                .collect();
+            let first = first.map(|guest| decode_one(program, guest, job, limits, barrier, out));
+            let others = others
+                .into_iter()
+                .map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            first.into_iter().chain(others).collect()
         });
-        let unreached = match &checked {
-            Ok(_) => NOT_REPORTED.to_owned(),
-            Err(error) => error.with_remedy(),
-        };
-        let report = decoder.finish(&unreached);
-        out.finished(self.finished(report, &running, checked.as_ref().ok()));
-        checked.map(drop)
-    }
-
-    fn finished(
-        &self,
-        report: GuestReport,
-        running: &Process,
-        exited: Option<&Exited>,
-    ) -> FinishedLaunch {
-        let outlived_guest = exited.is_some_and(|exited| exited.outlived_guest);
-        let end = exited.filter(|_| !outlived_guest).map(|exited| exited.end);
-        let known = running.probe().tsc_offset.map(ClockOffset::Known);
-        let (exec, reaped, offset) = match self.program.clock() {
-            BootClock::Machine => (0, None, ClockOffset::Same),
-            BootClock::Host => (running.exec(), end, ClockOffset::Same),
-            BootClock::Guest => (running.exec(), end, known.unwrap_or(ClockOffset::Unknown)),
-        };
-        FinishedLaunch {
-            report,
-            exec,
-            reaped,
-            offset,
-            // The memory of a process includes that of its workloads, and the memory of a custom VMM may
-            // include that of its guest.
-            own_memory: match (self.program.clock(), self.program.custom()) {
-                (BootClock::Guest, None) => running.probe().own_memory,
-                _ => None,
-            },
-            outlived_guest,
+        let (launches, checked): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
+        let merged = merged::merge(launches);
+        let simultaneous = merged.as_ref().and_then(|merged| merged.simultaneous);
+        if let Some(merged) = merged {
+            out.finished(merged.launch);
         }
+        checked.into_iter().collect::<Result<(), Error>>()?;
+        Ok(simultaneous)
+    }
+}
+
+/// Sink of progress that is not reported: that of further guests of a launch.
+struct Ignored;
+
+impl SampleSink for Ignored {
+    fn progress(&mut self, _: Progress) {}
+
+    fn fact(&mut self, _: &str, _: String) {}
+
+    fn finished(&mut self, _: FinishedLaunch) {}
+}
+
+/// Decodes one guest until it ends.
+fn decode_one(
+    program: &dyn GuestCommand,
+    mut running: Process,
+    job: &Job,
+    limits: &Limits,
+    barrier: Option<&StartBarrier>,
+    out: &mut dyn SampleSink,
+) -> (FinishedLaunch, Result<(), Error>) {
+    let output = GuestOutput::new(job, program.clock(), program.custom(), out);
+    let mut output = output.with_barrier(barrier);
+    running.record(record_path(job));
+    let exited = running.wait(&mut output, limits);
+    let mut decoder = output.into_decoder();
+    decoder.close();
+    let checked = exited.and_then(|exited| {
+        program.check_exit(job, &exited, &decoder)?;
+        Ok(exited)
+    });
+    let unreached = match &checked {
+        Ok(_) => NOT_REPORTED.to_owned(),
+        Err(error) => error.with_remedy(),
+    };
+    let report = decoder.finish(&unreached);
+    let launch = finished(program, report, &running, checked.as_ref().ok());
+    (launch, checked.map(drop))
+}
+
+fn finished(
+    program: &dyn GuestCommand,
+    report: GuestReport,
+    running: &Process,
+    exited: Option<&Exited>,
+) -> FinishedLaunch {
+    let outlived_guest = exited.is_some_and(|exited| exited.outlived_guest);
+    let end = exited.filter(|_| !outlived_guest).map(|exited| exited.end);
+    let known = running.probe().tsc_offset.map(ClockOffset::Known);
+    let (exec, reaped, offset) = match program.clock() {
+        BootClock::Machine => (0, None, ClockOffset::Same),
+        BootClock::Host => (running.exec(), end, ClockOffset::Same),
+        BootClock::Guest => (running.exec(), end, known.unwrap_or(ClockOffset::Unknown)),
+    };
+    FinishedLaunch {
+        report,
+        exec,
+        reaped,
+        offset,
+        // The memory of a process includes that of its workloads, and the memory of a custom VMM may
+        // include that of its guest.
+        own_memory: match (program.clock(), program.custom()) {
+            (BootClock::Guest, None) => running.probe().own_memory,
+            _ => None,
+        },
+        outlived_guest,
     }
 }
 
@@ -224,7 +325,10 @@ fn expiries(job: &Job, timeout: Duration) -> u32 {
 
 impl Guest for ProcessGuest {
     fn prepare(&mut self, work: &Work, limits: &Limits) -> Result<(), Error> {
-        self.jobs = work.jobs();
+        self.jobs = match self.guests {
+            1 => work.jobs(),
+            _ => start_barrier::jobs(&work.job),
+        };
         self.apply(work, limits)
     }
 
@@ -244,6 +348,7 @@ impl Guest for ProcessGuest {
             out.fact("placement", affinity.describe());
         }
         let of = self.jobs.len();
+        let mut simultaneous: Option<f64> = None;
         for number in 0..of {
             let job = self.jobs[number];
             let running = match self.running.take() {
@@ -251,19 +356,30 @@ impl Guest for ProcessGuest {
                 None => self.spawn(&job)?,
             };
             out.progress(Progress::Launch { number, of });
-            self.decode(running, &job, limits, out)?;
-            if number == 0 {
+            let share = self.decode(running, &job, limits, out)?;
+            simultaneous = simultaneous.into_iter().chain(share).reduce(f64::min);
+            if number == 0 && self.guests == 1 {
                 // Further launches are measured without conditions.
                 std::mem::take(&mut self.loads).end(out)?;
                 self.affinity = None;
             }
         }
+        if let Some(share) = simultaneous {
+            out.fact(
+                "simultaneous",
+                format!("{:.0}% of the batches or more", 100.0 * share),
+            );
+        }
         Ok(())
     }
 
     fn stop(mut self: Box<Self>, grace: Duration) {
-        if let Some(running) = &mut self.running {
-            running.terminate(grace);
+        for guest in self
+            .running
+            .iter_mut()
+            .flat_map(|running| &mut running.processes)
+        {
+            guest.terminate(grace);
         }
     }
 }

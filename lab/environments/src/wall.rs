@@ -51,7 +51,8 @@ pub fn launch(
         parts: settings.parts.clone(),
         image: image.path.clone(),
     };
-    Ok(Box::new(ProcessGuest::new(command).with_loads(programs)))
+    let process = ProcessGuest::new(command).with_guests(guest.guests);
+    Ok(Box::new(process.with_loads(programs)))
 }
 
 fn image_in_vmm(

@@ -108,11 +108,26 @@ impl Affinity {
 
     /// Starts a VMM's process on the CPUs of its helper threads.
     pub fn start_guest<T>(&self, start: impl FnOnce() -> T) -> T {
+        self.start_guest_of_several(0, start)
+    }
+
+    /// Starts the VMM's process of the guest with this number. Guests that share a CPU with their VMMs have different
+    /// CPUs, as long as there are more.
+    pub fn start_guest_of_several<T>(&self, number: usize, start: impl FnOnce() -> T) -> T {
         let helpers = match self.pin {
             Pin::Exclusive => self.lab,
-            Pin::Shared | Pin::Free => self.guest,
+            Pin::Shared => self.cpu_of(number),
+            Pin::Free => self.guest,
         };
         self.start_on(helpers, start)
+    }
+
+    /// Returns the CPU of a guest, counted from the last.
+    fn cpu_of(&self, number: usize) -> CpuSet {
+        let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| self.before.is_set(*cpu));
+        let cpus: Vec<usize> = cpus.collect();
+        let cpu = cpus.iter().rev().cycle().nth(number);
+        cpu.map_or(self.guest, |cpu| set_of(&[*cpu]))
     }
 
     /// Started processes inherit the affinity of this thread.
@@ -294,6 +309,20 @@ mod tests {
             drop(affinity);
             assert_eq!(sched_getaffinity(None).unwrap(), before);
         }
+    }
+
+    #[test]
+    fn guests_with_a_cpu_each_use_all_cpus_in_turn() {
+        let before = sched_getaffinity(None).unwrap();
+        let affinity = Affinity::choose(Pin::Shared, Sched::Other).unwrap();
+        let started =
+            |number| affinity.start_guest_of_several(number, || sched_getaffinity(None).unwrap());
+        let count = before.count() as usize;
+        let all: Vec<CpuSet> = (0..count).map(started).collect();
+        assert!(all.iter().all(|cpus| cpus.count() == 1));
+        let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| all.iter().any(|one| one.is_set(*cpu)));
+        assert_eq!(cpus.count(), count);
+        assert_eq!(started(count), all[0]);
     }
 
     #[test]

@@ -191,6 +191,13 @@ impl EnvironmentId {
         here || image && self.has_trapline_vmm() && !self.is_xen()
     }
 
+    /// Returns whether several equal guests can start to measure at the same time: each waits for a byte of its
+    /// standard input.
+    pub fn supports_simultaneous_guests(self) -> bool {
+        let is_image = self.has_trapline_vmm() && !self.has_processes();
+        self.is_on(Machine::Host) && (self.is_native() || is_image)
+    }
+
     /// Returns whether its guest is a process.
     pub fn is_process(self) -> bool {
         self.hypervisor() == Some(Hypervisor::Process)

@@ -18,6 +18,8 @@ pub struct GuestConfig {
     pub packets: bool,
     /// Virtual CPUs.
     pub cpus: u32,
+    /// Equal guests that are measured at the same time.
+    pub guests: u32,
     /// Scheduling of the virtual CPUs.
     pub scheduling: Scheduling,
     /// Output of the serial port, in trapline-vmm.
@@ -38,6 +40,9 @@ pub struct GuestConfig {
     pub paging: Paging,
 }
 
+/// Maximum of [`GuestConfig::guests`].
+pub const MOST_GUESTS: u32 = 8;
+
 impl GuestConfig {
     /// The configuration without any setting. Presets have further sizes of memory.
     pub const DEFAULT: Self = Self {
@@ -47,6 +52,7 @@ impl GuestConfig {
         network: false,
         packets: false,
         cpus: 1,
+        guests: 1,
         scheduling: Scheduling::DEFAULT,
         serial: Serial::Lines,
         pages: MemoryPages::File,

@@ -39,12 +39,28 @@ pub fn of(
     all.filter(|left_out| left_out.operations != 0).collect()
 }
 
+/// Returns the `operations` that several guests do not measure at the same time, if there are any.
+pub fn of_guests(guests: u32, operations: OpSet) -> Option<LeftOut> {
+    let alone = Workload::Boot.set()
+        | Workload::Irq.set()
+        | Workload::Populate.set()
+        | block::operations()
+        | net::operations();
+    let operations = operations & alone;
+    (guests > 1 && operations != 0).then(|| LeftOut {
+        operations,
+        reason: ONE_GUEST.to_owned(),
+    })
+}
+
 /// Returns the union of the operations.
 pub fn union(left_out: &[LeftOut]) -> OpSet {
     left_out
         .iter()
         .fold(0, |set, left_out| set | left_out.operations)
 }
+
+const ONE_GUEST: &str = "not measured in several guests at the same time: leave --guests out";
 
 const ONE_INSTRUCTION: &str =
     "a load is one instruction, whatever the caches hold: measure kvm or \
@@ -182,6 +198,15 @@ mod tests {
             "host, kvm, process, kvm/linux, sim/linux, sim/kvm, sim/process, sim/kvm/linux, \
              sim/kvm/kvm, sim/kvm/kvm/kvm"
         );
+    }
+
+    #[test]
+    fn several_guests_measure_what_needs_no_other_device() {
+        let operations = Op::BootMain.bit() | Op::Read4k1.bit() | Op::Fork.bit();
+        assert_eq!(of_guests(1, operations), None);
+        assert_eq!(of_guests(2, Op::Fork.bit()), None);
+        let left_out = of_guests(2, operations).unwrap();
+        assert_eq!(left_out.operations, operations & !Op::Fork.bit());
     }
 
     #[test]

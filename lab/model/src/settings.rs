@@ -5,6 +5,7 @@
 //! and its use to a launcher.
 
 mod markdown;
+mod text;
 mod value;
 
 pub use markdown::markdown;
@@ -13,14 +14,13 @@ pub use value::{FileOverride, Value};
 use crate::cpus;
 use crate::environment::EnvironmentId;
 use crate::guest_config::{
-    Batching, Crossing, GuestConfig, MemoryPages, Paging, Spaces, Switch, VcpuState,
+    Batching, Crossing, GuestConfig, MemoryPages, Paging, Spaces, Switch, VcpuState, MOST_GUESTS,
 };
 use crate::layers;
 use crate::layers::{Hypervisor, Machine};
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Halt, Pin};
 use std::ops::RangeInclusive;
-use value::mebibytes;
 
 /// A setting.
 #[derive(Debug)]
@@ -86,9 +86,6 @@ const ROW: Setting = Setting {
     help: "",
 };
 
-/// Characters of a placeholder at most, so that help texts have room beside it.
-const LONGEST_VALUE: usize = 12;
-
 /// Format of the store that has the columns of all settings without a later one.
 const FIRST_FORMAT: i64 = 9;
 
@@ -118,6 +115,17 @@ pub const SETTINGS: &[Setting] = &[
         not_concerned: |id| id == EnvironmentId::HOST,
         apply: |value, guest| guest.cpus = value.number(),
         help: "Virtual CPUs of the guest",
+        ..ROW
+    },
+    Setting {
+        name: "guests",
+        column: "guests",
+        value_type: ValueType::Number(1..=MOST_GUESTS),
+        default: Some("1"),
+        supported_by: EnvironmentId::supports_simultaneous_guests,
+        apply: |value, guest| guest.guests = value.number(),
+        format: 18,
+        help: "Equal guests that are measured at the same time (docs/guests.md)",
         ..ROW
     },
     Setting {
@@ -331,71 +339,6 @@ pub const SETTINGS: &[Setting] = &[
         ..ROW
     },
 ];
-
-impl Setting {
-    /// Parses a value.
-    pub fn parse(&self, text: &str) -> Option<Value> {
-        match &self.value_type {
-            ValueType::Number(range) => {
-                let number = text.parse().ok();
-                number.filter(|it| range.contains(it)).map(Value::Number)
-            }
-            ValueType::Mebibytes => mebibytes(text).map(Value::Number),
-            ValueType::Choice(names) => names.iter().position(|it| *it == text).map(Value::Choice),
-            ValueType::File(_) => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
-        }
-    }
-
-    /// Returns the text of a value.
-    pub fn text(&self, value: &Value) -> String {
-        match (&self.value_type, value) {
-            (ValueType::Mebibytes, Value::Number(mib)) => format!("{mib}M"),
-            (ValueType::Choice(names), Value::Choice(index)) => names[*index].to_owned(),
-            (_, Value::Number(number)) => number.to_string(),
-            (_, Value::Text(text)) => text.clone(),
-            (_, Value::Choice(index)) => unreachable!("{}: choice {index}", self.name),
-        }
-    }
-
-    /// Returns a description of the values, for errors.
-    pub fn expected(&self) -> String {
-        match &self.value_type {
-            ValueType::Number(range) => {
-                format!("a number from {} to {}", range.start(), range.end())
-            }
-            ValueType::Mebibytes => "a size like 512M or 2G".to_owned(),
-            ValueType::Choice(names) => names.join(", "),
-            ValueType::File(_) => "a file".to_owned(),
-        }
-    }
-
-    /// Returns the placeholder of a value in help texts.
-    pub fn value_name(&self) -> String {
-        match &self.value_type {
-            ValueType::Number(_) => "N".to_owned(),
-            ValueType::Mebibytes => "SIZE".to_owned(),
-            ValueType::Choice(names) => match names.join("|") {
-                long if long.len() > LONGEST_VALUE => self.name.to_uppercase(),
-                short => short,
-            },
-            ValueType::File(FileOverride::Modules) => "DIR".to_owned(),
-            ValueType::File(_) => "FILE".to_owned(),
-        }
-    }
-
-    /// Returns the replaced file, if the setting replaces one.
-    pub fn file(&self) -> Option<FileOverride> {
-        match self.value_type {
-            ValueType::File(file) => Some(file),
-            _ => None,
-        }
-    }
-
-    /// Returns the row with this name.
-    pub fn from_name(name: &str) -> Option<&'static Self> {
-        SETTINGS.iter().find(|setting| setting.name == name)
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,10 @@
 //! of an interrupt, or because a page of its code is absent. Only after the last instruction of
 //! a translation block can anything but the instruction itself be the cause.
 //!
+//! In a guest that is a process a trap may lead to the handler of signals first, and the VMM decides where the guest
+//! continues: at the instruction, or at the guest's own handler, which returns to the instruction. The guest handles
+//! one signal at a time, so its last trap stays pending until then.
+//!
 //! An instruction that QEMU refuses at translation, for lack of privilege, counts as retired.
 
 use crate::insn::InsnTraits;
@@ -14,6 +18,7 @@ use crate::levels::MAX_LEVELS;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use trapline_abi::platform::{HYPERCALL_ENTRY, PAGE};
 
 /// The window kinds that are open.
 pub type OpenWindows = [bool; 2];
@@ -49,6 +54,8 @@ impl LastInsn {
 #[derive(Clone, Copy, Debug)]
 struct PendingTrap {
     entry: CodeAddress,
+    /// Address of the last instruction before it.
+    last: u64,
     retried: Option<u64>,
 }
 
@@ -57,6 +64,8 @@ struct PendingTrap {
 struct LevelState {
     /// Faults and interrupts of programs, the innermost last.
     traps: Vec<PendingTrap>,
+    /// Last trap that led to the handler of signals of a guest that is a process.
+    signal: Option<PendingTrap>,
     exit: Option<PendingTrap>,
 }
 
@@ -140,10 +149,7 @@ impl Retirement {
         } else if insn.is_privileged() && last.is_known() && last.traps_to(insn.address) {
             self.trap(last, entry, open);
         } else if insn.is_program() && last.returns_from_trap() {
-            self.with(|state| {
-                let trap = state.levels[usize::from(level)].traps.pop();
-                state.resolve(trap, insn.address, open);
-            });
+            self.with(|state| state.return_to(insn.address, level, open));
         }
     }
 
@@ -170,8 +176,12 @@ impl Retirement {
         if last.causes_trap() {
             self.with(|state| state.add(entry, open));
         } else {
-            let retried = Some(last.address);
-            self.with(|state| state.levels[exited].exit = Some(PendingTrap { entry, retried }));
+            let pending = PendingTrap {
+                entry,
+                last: last.address,
+                retried: Some(last.address),
+            };
+            self.with(|state| state.levels[exited].exit = Some(pending));
             self.is_exit_pending[exited].store(true, Relaxed);
         }
     }
@@ -189,13 +199,38 @@ impl Retirement {
             if last.is_program() {
                 let retried = (!is_certain).then_some(last.address);
                 let level = &mut state.levels[usize::from(entry.0)];
-                level.traps.push(PendingTrap { entry, retried });
+                level.traps.push(PendingTrap {
+                    entry,
+                    last: last.address,
+                    retried,
+                });
             }
         });
     }
 }
 
+/// Returns whether an address is in the page with the handler of signals of a guest that is a process.
+fn is_signal_handler(address: u64) -> bool {
+    address / PAGE == HYPERCALL_ENTRY / PAGE
+}
+
 impl State {
+    /// Records that a program continues at `address` after a trap.
+    fn return_to(&mut self, address: u64, level: u8, open: OpenWindows) {
+        let level = &mut self.levels[usize::from(level)];
+        let trap = level.traps.pop();
+        if is_signal_handler(address) {
+            // Otherwise an interrupt of the handler.
+            if let Some(trap) = trap.filter(|trap| !is_signal_handler(trap.last)) {
+                level.signal = Some(trap);
+            }
+            return;
+        }
+        let is_retried = |trap: &PendingTrap| trap.retried == Some(address);
+        let signal = level.signal.take_if(|signal| is_retried(signal));
+        self.resolve(trap.filter(is_retried).or(signal), address, open);
+    }
+
     fn resolve(&mut self, trap: Option<PendingTrap>, next: u64, open: OpenWindows) {
         if let Some(trap) = trap.filter(|trap| trap.retried == Some(next)) {
             self.add(trap.entry, open);

@@ -14,6 +14,7 @@ use crate::page;
 use elf_file::ElfFile;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// A function and the program it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -252,6 +253,25 @@ impl Symbols {
             function: Function::nameless(component, None),
         };
         self.ranges.insert((space, start), entry);
+    }
+
+    /// Adds a function of `component` without a file, for addresses without another name.
+    pub fn add_function(
+        &mut self,
+        space: AddressSpace,
+        addresses: Range<u64>,
+        component: &str,
+        name: &str,
+    ) {
+        let entry = Entry {
+            end: Some(addresses.end),
+            limit: addresses.end,
+            function: Function {
+                component: component.to_owned(),
+                name: name.to_owned(),
+            },
+        };
+        self.ranges.insert((space, addresses.start), entry);
     }
 
     /// Adds a symbol. Of several at one address, those with an end take precedence, then the

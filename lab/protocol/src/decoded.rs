@@ -17,6 +17,8 @@ pub(super) struct Decoded {
     pub shared_clock: bool,
     /// The Hello record.
     pub hello: Option<Hello>,
+    /// The guest waits for the lab.
+    pub ready: bool,
     stages: BTreeMap<Stage, u64>,
     vmm_stages: BTreeMap<Stage, u64>,
     counters: BTreeMap<Counter, u64>,
@@ -50,6 +52,7 @@ impl Decoded {
             job: *job,
             shared_clock: false,
             hello: None,
+            ready: false,
             stages: BTreeMap::new(),
             vmm_stages: BTreeMap::new(),
             counters: BTreeMap::new(),
@@ -172,7 +175,7 @@ impl Decoded {
             Record::Stage { stage, at } => self.guest_stage(stage, at),
             Record::Panic { message } => self.end = EndState::Panicked(message.to_owned()),
             Record::Done => self.done(probe),
-            Record::Ready => {}
+            Record::Ready => self.ready = true,
             _ => self.problem("guest sent a record reserved for VMM and init"),
         }
     }

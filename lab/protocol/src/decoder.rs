@@ -117,6 +117,11 @@ impl GuestDecoder {
         self.decoded.hello.is_some() || self.decoded.end != EndState::Incomplete
     }
 
+    /// Returns whether the guest has reported that it waits for the lab.
+    pub fn is_ready(&self) -> bool {
+        self.decoded.ready
+    }
+
     /// Returns the state of the stream so far.
     pub fn end(&self) -> &EndState {
         &self.decoded.end

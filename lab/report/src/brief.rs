@@ -245,7 +245,7 @@ mod tests {
             Workload::Boot,
         ];
         let (main, further) = main_and_further(&cells_of(&all));
-        assert_eq!((main.len(), further.len()), (13, 17));
+        assert_eq!((main.len(), further.len()), (13, 18));
         assert!(further.iter().any(|cell| cell.op == Op::PortIn));
     }
 

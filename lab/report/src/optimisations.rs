@@ -61,8 +61,12 @@ pub fn section(report: &Report) -> Option<Section> {
         "rule",
     ];
     let mut table = Table::new("", columns);
+    let mut title = "";
     for it in &report.optimisations {
-        table.heading(&it.title, "");
+        if it.title != title {
+            title = &it.title;
+            table.heading(title, "");
+        }
         let verdict = match it.ratio() >= RULE {
             true => Span::new("holds", Look::Good),
             false => Span::new("fails", Look::Bad),
@@ -152,7 +156,6 @@ mod tests {
                        without   with   gain  lines   code  gain/code   rule
             500 lines
              port-out    2,000  1,900   5.0%    500  2.50%       2.00  holds
-            500 lines
              port-out    2,000  1,899   5.0%    500  2.50%       2.02  holds
             501 lines
              port-out    2,000  1,900   5.0%    501  2.50%       2.00  fails

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use trapline_abi::platform::{HYPERCALL_ENTRY, PAGE};
+use trapline_abi::platform::{HYPERCALL_ENTRY, PAGE, PROGRAM_PAGES};
 use trapline_environments::sim::{xen_code, XenCode};
 use trapline_environments::symbols::{locate, CodeAddresses};
 use trapline_environments::{Limits, Part};
@@ -49,6 +49,7 @@ pub fn of(
 ) -> Result<Symbols, Failure> {
     let mut reader = Reader::new(context);
     reader.fetched.clone_from(fetched);
+    reader.add_executed_programs();
     if !environment.has_processes() {
         reader.add(AddressSpace::Guest, "guest", Part::Image)?;
     }
@@ -226,6 +227,17 @@ impl<'a> Reader<'a> {
         }
         self.note_missing(name, file);
         Ok(())
+    }
+
+    /// Adds the programs that processes execute while workload `system` is measured.
+    fn add_executed_programs(&mut self) {
+        for space in [AddressSpace::Guest, AddressSpace::User] {
+            for page in PROGRAM_PAGES {
+                let addresses = page..page + PAGE;
+                self.symbols
+                    .add_function(space, addresses, "program", "executed program");
+            }
+        }
     }
 
     fn add_kernel(&mut self, located: &CodeAddresses) {

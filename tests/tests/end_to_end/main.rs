@@ -45,4 +45,5 @@ mod processes;
 mod recipe;
 mod replay;
 mod report;
+mod simultaneous;
 mod xen;

@@ -5,7 +5,7 @@ use trapline_tests::measurements::{cell, fastest, functions, total_insn};
 use trapline_tests::run::Place;
 use trapline_tests::{has_qemu, skip};
 
-const OPERATIONS: [&str; 9] = [
+const OPERATIONS: [&str; 10] = [
     "fork",
     "exec",
     "page-fault",
@@ -15,6 +15,7 @@ const OPERATIONS: [&str; 9] = [
     "mmap",
     "syscall",
     "page-table-update",
+    "make",
 ];
 
 /// Checks relations between operations that hold on every Linux, by the fastest batches, which load
@@ -23,6 +24,7 @@ fn check_order(json: &Value, environment: &str) {
     let of = |operation| fastest(json, environment, operation);
     assert!(OPERATIONS.into_iter().all(|op| of(op) > 0.0));
     assert!(of("exec") > of("fork"), "exec includes a fork");
+    assert!(of("make") > 8.0 * of("exec"), "a script has eight steps");
     assert!(of("fork") > 10.0 * of("pipe"), "{json:#}");
     // A copy costs more than a present page.
     assert!(of("page-fault-cow") > of("page-fault"), "{json:#}");
@@ -92,6 +94,7 @@ fn process_operations_of_the_image_at_ring_3_are_measured() {
     let json = place.measure(&["--env", "sim/process", "--workload", "system"]);
     let of = |operation| fastest(&json, "sim/process", operation);
     assert!(of("exec") > of("fork"), "exec includes a fork");
+    assert!(of("make") > 8.0 * of("exec"), "a script has eight steps");
     assert!(of("context-switch") > of("pipe"), "{json:#}");
     assert!(of("syscall") <= 353.0, "{json:#}");
     assert!(of("pipe") <= 2_000.0, "{json:#}");
@@ -99,16 +102,11 @@ fn process_operations_of_the_image_at_ring_3_are_measured() {
         of("context-switch") <= 7_162.0,
         "1.1 times that of Linux: {json:#}"
     );
-    let profile = [
-        "explain",
-        "sim/process",
-        "system/context-switch",
-        "--format",
-        "json",
-    ];
-    let result = place.run(&profile);
-    let json: Value = serde_json::from_str(&result.stdout).expect("JSON");
-    assert_eq!(json["residual"], 0, "residual");
+    for operation in ["system/context-switch", "system/fork", "system/make"] {
+        let result = place.run(&["explain", "sim/process", operation, "--format", "json"]);
+        let json: Value = serde_json::from_str(&result.stdout).expect("JSON");
+        assert_eq!(json["residual"], 0, "{operation}");
+    }
 }
 
 /// A load of CR3 costs least if the processes of a guest hand over to each other, and most if there is one.

@@ -84,16 +84,29 @@ pub fn wait(child: libc::pid_t) -> Option<u8> {
 /// Writes a byte.
 #[inline(always)]
 pub fn put(file: &File, byte: u8) -> Option<()> {
-    // SAFETY: one byte, and an open descriptor.
-    let written = unsafe { libc::write(file.as_raw_fd(), (&raw const byte).cast(), 1) };
-    (written == 1).then_some(())
+    put_bytes(file, [byte])
 }
 
 /// Waits for a byte and reads it.
 #[inline(always)]
 pub fn get(file: &File) -> Option<u8> {
-    let mut byte = 0_u8;
-    // SAFETY: room for one byte, and an open descriptor.
-    let read = unsafe { libc::read(file.as_raw_fd(), (&raw mut byte).cast(), 1) };
-    (read == 1).then_some(byte)
+    let [byte] = get_bytes(file)?;
+    Some(byte)
+}
+
+/// Writes bytes by one system call.
+#[inline(always)]
+pub fn put_bytes<const N: usize>(file: &File, bytes: [u8; N]) -> Option<()> {
+    // SAFETY: the array's bytes, and an open descriptor.
+    let written = unsafe { libc::write(file.as_raw_fd(), (&raw const bytes).cast(), N) };
+    (written == N as isize).then_some(())
+}
+
+/// Waits for bytes and reads them by one system call.
+#[inline(always)]
+pub fn get_bytes<const N: usize>(file: &File) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    // SAFETY: room for the bytes, and an open descriptor.
+    let read = unsafe { libc::read(file.as_raw_fd(), (&raw mut bytes).cast(), N) };
+    (read == N as isize).then_some(bytes)
 }

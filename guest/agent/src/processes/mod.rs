@@ -5,6 +5,7 @@
 
 mod child;
 pub mod program;
+mod step;
 
 use crate::cpu::{affinity, pin_to_current_cpu, set_affinity};
 use child::{exit, fork, get, put, wait, Child};
@@ -13,6 +14,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::ptr::{self, NonNull};
+use step::Step;
 use trapline_abi::platform::PAGE;
 use trapline_abi::Op;
 use trapline_workloads::system::MAPPED_PAGES;
@@ -27,6 +29,7 @@ pub struct ProcessFamily {
     /// Affinity to restore.
     cpus: Option<libc::cpu_set_t>,
     executable: Option<Executable>,
+    step: Option<Step>,
     pipe: Option<(File, File)>,
     /// Child that answers bytes, or shares pages.
     child: Option<Child>,
@@ -41,10 +44,11 @@ impl ProcessFamily {
         const NO_PIPE: Reason = "a pipe cannot be created";
         match op {
             Op::Exec => {
-                self.executable = Some(Executable::new()?);
+                self.executable = Some(Executable::new(program::exit())?);
                 let one = self.exec(1);
                 one.filter(|status| *status == 1).ok_or(program::REFUSED)?;
             }
+            Op::Make => self.step = Some(Step::new()?),
             Op::ContextSwitch => self.child = Some(Child::start(complement_bytes).ok_or(NO_CHILD)?),
             Op::Pipe => self.pipe = Some(trapline_spawn::pipe().map_err(|_| NO_PIPE)?),
             Op::PageTableUpdate => {
@@ -98,6 +102,11 @@ impl Processes for ProcessFamily {
             }
             child => wait(child),
         }
+    }
+
+    #[inline(always)]
+    fn step(&mut self, number: u64, status: u8) -> Option<u64> {
+        self.step.as_ref()?.run(number, status)
     }
 
     #[inline(always)]
@@ -260,6 +269,17 @@ mod tests {
             None,
             "nothing is prepared"
         );
+    }
+
+    #[test]
+    fn a_step_writes_the_sum_of_its_memory() {
+        let mut family = family(Op::Make);
+        for (number, status) in [(0, 0), (7, 1), (u64::MAX, 255)] {
+            let sum = trapline_workloads::script::sum(number);
+            assert_eq!(family.step(number, status), Some(sum));
+        }
+        family.finish();
+        assert_eq!(family.step(1, 1), None);
     }
 
     #[test]

@@ -1,70 +1,111 @@
-//! Program of operation `exec`: four instructions, which exit with the first byte of the first
-//! argument. It is a memory file, executed by its descriptor, so that no disk or path lookup is
-//! measured.
+//! Programs of operations `exec` and `make`. They are memory files, executed by their descriptors, so that no disk or
+//! path lookup is measured.
 
 use std::arch::global_asm;
 use std::ffi::CStr;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::ptr;
 use std::slice;
-use trapline_workloads::Reason;
+use trapline_abi::platform::PROGRAM_PAGES;
+use trapline_workloads::script::{NUMBER_BYTES, WORDS};
+use trapline_workloads::{step_program, Reason};
 
-// ELF executable (System V ABI, chapters 4 and 5): header, one segment with the whole file, and a
-// segment for a stack that is not executable.
-global_asm!(
-    ".pushsection .rodata.trapline_child, \"a\", @progbits",
-    "trapline_child:",
-    ".byte 0x7f, 0x45, 0x4c, 0x46, 2, 1, 1, 0",
-    ".quad 0",
-    ".short 2, 62",
-    ".long 1",
-    ".quad {base} + 2f - trapline_child, 64, 0",
-    ".long 0",
-    ".short 64, 56, 2, 0, 0, 0",
-    ".long 1, 5",
-    ".quad 0, {base}, {base}",
-    ".quad trapline_child_end - trapline_child, trapline_child_end - trapline_child, 4096",
-    ".long 0x6474e551, 6",
-    ".quad 0, 0, 0, 0, 0, 16",
-    "2:",
-    "mov rax, [rsp + 16]",
-    "movzx edi, byte ptr [rax]",
-    "mov eax, {exit}",
-    "syscall",
-    "trapline_child_end:",
-    ".popsection",
-    base = const BASE,
-    exit = const libc::SYS_exit,
-);
+/// Numbers of the pipes that the program of a step reads from and writes to. Smaller than 64, above which a kernel
+/// allocates larger tables for all processes.
+pub const INPUT: RawFd = 40;
+pub const OUTPUT: RawFd = 41;
 
 /// Load address, different from all other programs.
-const BASE: u64 = 0x2000_0000;
+const BASE: u64 = PROGRAM_PAGES[1];
 
-extern "C" {
-    static trapline_child: u8;
-    static trapline_child_end: u8;
+/// Defines a function that returns an ELF executable (System V ABI, chapters 4 and 5), between two labels: header, one
+/// segment with the whole file, a segment for a stack that is not executable, and code.
+macro_rules! executable {
+    ($(#[$doc:meta])* $name:ident, $start:ident..$end:ident, $code:expr, $($constants:tt)*) => {
+        global_asm!(
+            ".pushsection .rodata.trapline_child, \"a\", @progbits",
+            concat!(stringify!($start), ":"),
+            ".byte 0x7f, 0x45, 0x4c, 0x46, 2, 1, 1, 0",
+            ".quad 0",
+            ".short 2, 62",
+            ".long 1",
+            concat!(".quad {BASE} + 20f - ", stringify!($start), ", 64, 0"),
+            ".long 0",
+            ".short 64, 56, 2, 0, 0, 0",
+            ".long 1, 5",
+            ".quad 0, {BASE}, {BASE}",
+            concat!(".quad ", stringify!($end), " - ", stringify!($start)),
+            concat!(".quad ", stringify!($end), " - ", stringify!($start), ", 4096"),
+            ".long 0x6474e551, 6",
+            ".quad 0, 0, 0, 0, 0, 16",
+            "20:",
+            $code,
+            concat!(stringify!($end), ":"),
+            ".popsection",
+            BASE = const BASE,
+            EXIT = const libc::SYS_exit,
+            $($constants)*
+        );
+
+        $(#[$doc])*
+        pub fn $name() -> &'static [u8] {
+            extern "C" {
+                static $start: u8;
+                static $end: u8;
+            }
+            let (start, end) = (&raw const $start, &raw const $end);
+            // SAFETY: both are labels of the constant above, the second after its last byte.
+            unsafe { slice::from_raw_parts(start, end.addr() - start.addr()) }
+        }
+    };
 }
+
+executable!(
+    /// Returns the program of operation `exec`: four instructions, which exit with the first byte of the first argument.
+    exit,
+    trapline_child..trapline_child_end,
+    concat!(
+        "mov rax, [rsp + 16]\n",
+        "movzx edi, byte ptr [rax]\n",
+        "mov eax, {EXIT}\n",
+        "syscall\n",
+    ),
+);
+
+executable!(
+    /// Returns the program of a step of operation `make` ([`trapline_workloads::script`]).
+    step,
+    trapline_step..trapline_step_end,
+    step_program!("rax", "rdi", "rsi", "rdx", "syscall"),
+    ARGUMENT = const 16,
+    READ = const libc::SYS_read,
+    WRITE = const libc::SYS_write,
+    INPUT = const INPUT,
+    OUTPUT = const OUTPUT,
+    WORDS = const WORDS,
+    NUMBER = const NUMBER_BYTES,
+);
 
 /// Reason why memory files cannot be executed.
 pub const REFUSED: Reason =
     "the kernel does not execute memory files: sudo sysctl vm.memfd_noexec=0";
 
-/// Memory file with the program.
+/// Memory file with a program.
 pub struct Executable(File);
 
 impl Executable {
-    /// Creates the file.
+    /// Creates a file with the program in `program`.
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn new() -> Result<Self, Reason> {
+    pub fn new(program: &[u8]) -> Result<Self, Reason> {
         // Kernels before 6.3 do not have this flag, and execute all memory files.
         let file = in_memory(c"trapline-child", libc::MFD_EXEC)
             .or_else(|| in_memory(c"trapline-child", 0))
             .ok_or(REFUSED)?;
-        file.write_all_at(bytes(), 0).map_err(|_| REFUSED)?;
+        file.write_all_at(program, 0).map_err(|_| REFUSED)?;
         Ok(Self(file))
     }
 
@@ -89,12 +130,6 @@ impl Executable {
     }
 }
 
-fn bytes() -> &'static [u8] {
-    let (start, end) = (&raw const trapline_child, &raw const trapline_child_end);
-    // SAFETY: both are labels of the constant above, the second after its last byte.
-    unsafe { slice::from_raw_parts(start, end.addr() - start.addr()) }
-}
-
 /// Creates an empty memory file.
 pub fn in_memory(name: &CStr, flags: libc::c_uint) -> Option<File> {
     // SAFETY: a string that outlives the call.
@@ -108,9 +143,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_is_a_small_executable() {
-        let program = bytes();
-        assert!(program.starts_with(b"\x7fELF"));
-        assert_eq!(program.len(), 64 + 2 * 56 + 15);
+    fn programs_are_small_executables() {
+        assert_eq!(exit().len(), 64 + 2 * 56 + 15);
+        for program in [exit(), step()] {
+            assert!(program.starts_with(b"\x7fELF"));
+            assert!(program.len() < 512, "{}", program.len());
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::memory::entry::{
 };
 use crate::memory::FRAME;
 use core::ops::Range;
+use trapline_abi::platform::PROGRAM_PAGES;
 
 /// Software bits. The entry has a reference to a frame of the pool.
 const COUNTED: u64 = 1 << 9;
@@ -32,7 +33,8 @@ const PRIVATE: u64 = READABLE | WRITABLE | DIRTY | COUNTED | MAY_WRITE | ANONYMO
 pub const PROGRAM: Range<u64> = 1 << 39..(1 << 39) + (1 << 30);
 
 /// Page of an executed program.
-pub const CODE: u64 = PROGRAM.start + FRAME;
+pub const CODE: u64 = PROGRAM_PAGES[0];
+const _: () = assert!(CODE == PROGRAM.start + FRAME);
 
 /// Stack of a program. The pages below are absent.
 pub const STACK: Range<u64> = PROGRAM.start + REACH - 64 * 1024..PROGRAM.start + REACH;

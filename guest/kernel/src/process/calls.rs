@@ -60,7 +60,7 @@ fn perform<R: Ring>(
         number::GETPID => Some(table().current() as u64),
         number::EXIT => end::<R>(first % EXCEPTION),
         number::FORK => fork::<R>(frame),
-        number::EXEC => exec::<R>(first, frame),
+        number::EXEC => exec::<R>(first, second, frame),
         number::WAIT => wait::<R>(first as usize),
         number::PIPE => table().create_pipe().map(|pipe| pipe as u64),
         number::CLOSE => table().close(first as usize).map(|()| 0),
@@ -129,7 +129,7 @@ fn fork<R: Ring>(frame: &UserFrame) -> Option<u64> {
 /// of the list, the argument.
 const ARGUMENTS: u64 = 4 * 8;
 
-fn exec<R: Ring>(argument: u64, frame: &mut UserFrame) -> Option<u64> {
+fn exec<R: Ring>(argument: u64, program: u64, frame: &mut UserFrame) -> Option<u64> {
     // SAFETY: a readable byte of the program.
     let argument = unsafe { byte::<R>(argument, false)?.read() };
     let new = AddressSpace::new(resources().kernel_part, &mut table().pool)?;
@@ -142,14 +142,14 @@ fn exec<R: Ring>(argument: u64, frame: &mut UserFrame) -> Option<u64> {
     if loaded.is_none() {
         end::<R>(EXCEPTION + PAGE_FAULT);
     }
-    *frame = UserFrame::new(CODE, STACK.end - ARGUMENTS);
+    *frame = UserFrame::new(CODE + program % PAGE, STACK.end - ARGUMENTS);
     Some(0)
 }
 
-/// Maps the program in the new address space, and writes its argument.
+/// Maps the programs in the new address space, and writes its argument.
 fn load_program<R: Ring>(argument: u8) -> Option<()> {
     let (space, zeros, pool) = table().space()?;
-    space.map_code(resources().program, pool)?;
+    space.map_code(resources().programs, pool)?;
     let (at, _) = space.translate(STACK.end - ARGUMENTS, true, zeros, pool)?;
     let at = at as *mut u64;
     // SAFETY: the last words of the stack, in a frame of this space.

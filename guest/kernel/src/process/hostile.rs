@@ -3,7 +3,7 @@
 use super::address_space::{CODE, STACK};
 use super::number::{self, EXCEPTION};
 use super::ring::Ring;
-use super::user::{call, exit, fork, wait, Pipe};
+use super::system_calls::{call, exit, fork, wait, Pipe};
 use core::arch::asm;
 use core::hint::black_box;
 use trapline_abi::platform::{LOCAL_APIC, PAGE};
@@ -39,7 +39,7 @@ macro_rules! instruction {
 type Misbehaviour = (fn(), u64);
 
 /// Returns the programs that end or are refused at both rings.
-const fn programs<R: Ring>() -> [Misbehaviour; 20] {
+const fn programs<R: Ring>() -> [Misbehaviour; 21] {
     [
         (|| read(STACK.start - PAGE), PAGE_FAULT),
         (|| read(CODE), PAGE_FAULT),
@@ -49,6 +49,7 @@ const fn programs<R: Ring>() -> [Misbehaviour; 20] {
         (write_protected::<R>, PAGE_FAULT),
         (use_released::<R>, PAGE_FAULT),
         (exhaust_memory::<R>, PAGE_FAULT),
+        (execute_nothing::<R>, PAGE_FAULT),
         (instruction!("cli"), GENERAL_PROTECTION),
         (instruction!("hlt"), GENERAL_PROTECTION),
         (instruction!("mov {0}, cr3", out(reg) _), GENERAL_PROTECTION),
@@ -194,6 +195,12 @@ fn exhaust_memory<R: Ring>() {
     (start..start + bytes)
         .step_by(PAGE as usize)
         .for_each(write);
+}
+
+/// Executes a program that begins at the end of the page of programs.
+fn execute_nothing<R: Ring>() {
+    let argument = 0_u8;
+    call::<R>(number::EXEC, &raw const argument as u64, u64::MAX, 0);
 }
 
 /// Ends with a pending floating-point exception, a division by zero.

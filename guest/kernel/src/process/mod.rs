@@ -6,8 +6,8 @@
 //! [`pipe`] the buffers; these need no machine. [`switch`] switches between kernel stacks, [`calls`]
 //! implements system calls and page faults, `entry.s` is between a program and the kernel. [`ring`] has what
 //! differs between a kernel at ring 0 ([`ring0`]) and at ring 3 ([`ring3`], `entry3.s`). [`launch`]
-//! starts process 1 with the [`resources`] of all. [`user`] is `System` for programs, by the system
-//! calls of [`number`]. [`hostile`] has programs that misbehave.
+//! starts process 1 with the [`resources`] of all. [`user`] is `System` for programs, by the
+//! [`system_calls`] of [`number`]. [`hostile`] has programs that misbehave.
 
 mod address_space;
 #[cfg(trapline_image)]
@@ -32,6 +32,8 @@ mod ring0;
 mod ring3;
 #[cfg(trapline_image)]
 mod switch;
+#[cfg(trapline_image)]
+mod system_calls;
 mod table;
 #[cfg(trapline_image)]
 mod user;

@@ -12,7 +12,7 @@ pub const GETPID: u64 = 0;
 pub const EXIT: u64 = 1;
 /// Returns the number of a new child; 0 in the child.
 pub const FORK: u64 = 2;
-/// Executes the program of four instructions, with the byte at an address as its argument.
+/// Executes a program, with the byte at an address as its argument: [`EXIT_PROGRAM`] or [`STEP_PROGRAM`].
 pub const EXEC: u64 = 3;
 /// Waits for the end of a child. Returns its status.
 pub const WAIT: u64 = 4;
@@ -39,3 +39,12 @@ pub const SWITCHES: u64 = 13;
 pub const SEND: u64 = 14;
 /// Returns the number of exits of the machine.
 pub const EXITS: u64 = 15;
+
+/// Programs, by their offsets in the page of programs: the program of operation `exec`, of four instructions.
+pub const EXIT_PROGRAM: u64 = 0;
+/// The program of a step of operation `make`.
+pub const STEP_PROGRAM: u64 = 64;
+
+/// Numbers of the pipes that the program of a step reads from and writes to: the first ones of process 1.
+pub const INPUT: u64 = 0;
+pub const OUTPUT: u64 = 1;

@@ -17,8 +17,8 @@ extern "C" {
 pub struct Resources {
     /// See [`kernel_part`].
     pub kernel_part: u64,
-    /// Page of the program that `exec` executes.
-    pub program: u64,
+    /// Page of the programs that `exec` executes.
+    pub programs: u64,
     /// Pages of the mapped file.
     pub file: [u64; MAPPED_PAGES as usize],
     /// The machine has Trapline's own ports.
@@ -27,7 +27,7 @@ pub struct Resources {
 
 static RESOURCES: Global<Resources> = Global::new(Resources {
     kernel_part: 0,
-    program: 0,
+    programs: 0,
     file: [0; MAPPED_PAGES as usize],
     has_ports: false,
 });
@@ -54,10 +54,12 @@ pub fn allocate_resources<R: Ring>(has_ports: bool) -> Option<()> {
             &mut table.pool,
         )?
     };
-    resources.program = table.pool.take_zeroed()?;
-    let Code { start, length } = R::program();
-    // SAFETY: the bytes between two labels of the entries, and a frame of the pool.
-    unsafe { start.copy_to_nonoverlapping(resources.program as *mut u8, length) };
+    resources.programs = table.pool.take_zeroed()?;
+    for (offset, Code { start, length }) in R::programs() {
+        let to = (resources.programs + offset) as *mut u8;
+        // SAFETY: the bytes between two labels, and a part of a frame of the pool.
+        unsafe { start.copy_to_nonoverlapping(to, length) };
+    }
     for (page, index) in resources.file.iter_mut().zip(0..) {
         *page = table.pool.take_zeroed()?;
         // SAFETY: a frame of the pool.

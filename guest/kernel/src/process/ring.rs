@@ -66,8 +66,8 @@ pub trait Ring: Default + 'static {
     /// `to` was saved here or prepared by [`super::switch::start`], and the tables map the kernel.
     unsafe fn switch(from: *mut *mut u64, to: *mut u64, tables: u64);
 
-    /// Returns the code of the program of operation `exec`.
-    fn program() -> Code;
+    /// Returns the programs, with their offsets in the page of programs.
+    fn programs() -> [(u64, Code); 2];
 
     /// Returns the address of the first instruction of process 1.
     fn start() -> u64;

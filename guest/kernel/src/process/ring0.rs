@@ -1,12 +1,30 @@
 //! Kernel at ring 0, programs at ring 3.
 
 use super::cpu;
+use super::number;
 use super::ring::{Code, Ring};
 use super::switch::reload_tables;
 use crate::memory;
-use core::arch::asm;
+use core::arch::{asm, global_asm};
 use core::ops::Range;
-use trapline_workloads::Reason;
+use trapline_workloads::script::{NUMBER_BYTES, WORDS};
+use trapline_workloads::{step_program, Reason};
+
+global_asm!(
+    ".pushsection .text.process, \"ax\", @progbits",
+    "trapline_step:",
+    step_program!("rdi", "rsi", "rdx", "r8", "syscall"),
+    "trapline_step_end:",
+    ".popsection",
+    ARGUMENT = const 8,
+    READ = const number::READ,
+    WRITE = const number::WRITE,
+    EXIT = const number::EXIT,
+    INPUT = const number::INPUT,
+    OUTPUT = const number::OUTPUT,
+    WORDS = const WORDS,
+    NUMBER = const NUMBER_BYTES,
+);
 
 extern "C" {
     fn trapline_switch(from: *mut *mut u64, to: *mut u64, tables: u64);
@@ -14,6 +32,8 @@ extern "C" {
     fn trapline_start_program();
     static trapline_program: u8;
     static trapline_program_end: u8;
+    static trapline_step: u8;
+    static trapline_step_end: u8;
 }
 
 /// Ring 0.
@@ -75,8 +95,13 @@ impl Ring for Ring0 {
         unsafe { trapline_switch(from, to, tables) }
     }
 
-    fn program() -> Code {
-        Code::between(&raw const trapline_program, &raw const trapline_program_end)
+    fn programs() -> [(u64, Code); 2] {
+        let (exit, exit_end) = (&raw const trapline_program, &raw const trapline_program_end);
+        let (step, step_end) = (&raw const trapline_step, &raw const trapline_step_end);
+        [
+            (number::EXIT_PROGRAM, Code::between(exit, exit_end)),
+            (number::STEP_PROGRAM, Code::between(step, step_end)),
+        ]
     }
 
     fn start() -> u64 {

@@ -3,6 +3,7 @@
 //! Programs call an entry of the kernel in place of `syscall`. Address spaces are requests to the VMM
 //! ([`trapline_abi::spaces`]). Programs can access the kernel's memory: only address spaces separate them.
 
+use super::number;
 use super::ring::{Code, Ring};
 use super::switch::forget_stack;
 use crate::cpu::in32;
@@ -10,7 +11,8 @@ use core::arch::{asm, global_asm};
 use core::ops::Range;
 use trapline_abi::platform::SPACES;
 use trapline_abi::spaces::{self, BY_CALL, BY_PORT, DISCARD, FLUSH, LOAD, OPEN};
-use trapline_workloads::Reason;
+use trapline_workloads::script::{NUMBER_BYTES, WORDS};
+use trapline_workloads::{step_program, Reason};
 
 global_asm!(
     include_str!("entry3.s"),
@@ -18,6 +20,24 @@ global_asm!(
     PORT = const SPACES,
     LOAD = const LOAD,
     ENTRY = const spaces::ENTRY,
+);
+
+global_asm!(
+    ".pushsection .text.process, \"ax\", @progbits",
+    "trapline_step3:",
+    step_program!("rdi", "rsi", "rdx", "r8", "mov eax, offset trapline_enter_kernel\ncall rax"),
+    "trapline_step3_end:",
+    // The code behind it has a name of its own.
+    "int3",
+    ".popsection",
+    ARGUMENT = const 8,
+    READ = const number::READ,
+    WRITE = const number::WRITE,
+    EXIT = const number::EXIT,
+    INPUT = const number::INPUT,
+    OUTPUT = const number::OUTPUT,
+    WORDS = const WORDS,
+    NUMBER = const NUMBER_BYTES,
 );
 
 extern "C" {
@@ -32,6 +52,8 @@ extern "C" {
     fn trapline_enter_kernel();
     static trapline_program3: u8;
     static trapline_program3_end: u8;
+    static trapline_step3: u8;
+    static trapline_step3_end: u8;
 }
 
 const NO_SPACES: Reason =
@@ -124,11 +146,16 @@ impl Ring for Ring3 {
         unsafe { trapline_switch3(from, to, tables) }
     }
 
-    fn program() -> Code {
-        Code::between(
+    fn programs() -> [(u64, Code); 2] {
+        let (exit, exit_end) = (
             &raw const trapline_program3,
             &raw const trapline_program3_end,
-        )
+        );
+        let (step, step_end) = (&raw const trapline_step3, &raw const trapline_step3_end);
+        [
+            (number::EXIT_PROGRAM, Code::between(exit, exit_end)),
+            (number::STEP_PROGRAM, Code::between(step, step_end)),
+        ]
     }
 
     fn start() -> u64 {

@@ -2,9 +2,9 @@
 //!
 //! All code here runs at ring 3, and accesses no static variable of the kernel.
 
-use super::number::{self, FAILED};
+use super::number;
 use super::ring::Ring;
-use core::marker::PhantomData;
+use super::system_calls::{call, execute, exit, fork, wait, Pipe};
 use core::ptr::NonNull;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::WaitMode;
@@ -22,76 +22,6 @@ pub extern "C" fn measure<R: Ring>(job: *const Job) -> u8 {
     // SAFETY: launch.rs has written the job to the stack of this program.
     run_in_process(&mut Program::<R>::default(), unsafe { &*job });
     0
-}
-
-/// Makes a system call; see entry.s. `None` if it fails.
-#[inline(always)]
-pub fn call<R: Ring>(number: u64, first: u64, second: u64, third: u64) -> Option<u64> {
-    // SAFETY: the arguments name memory of this program only.
-    let result = unsafe { R::call(number, first, second, third) };
-    (result != FAILED).then_some(result)
-}
-
-/// Forks. Returns 0 in the child.
-#[inline(always)]
-pub fn fork<R: Ring>() -> Option<u64> {
-    call::<R>(number::FORK, 0, 0, 0)
-}
-
-/// Ends this process.
-pub fn exit<R: Ring>(status: u8) -> ! {
-    loop {
-        call::<R>(number::EXIT, status.into(), 0, 0);
-    }
-}
-
-/// Waits until `child` ends. Returns its status.
-#[inline(always)]
-pub fn wait<R: Ring>(child: u64) -> Option<u64> {
-    call::<R>(number::WAIT, child, 0, 0)
-}
-
-/// Open pipe.
-pub struct Pipe<R>(u64, PhantomData<R>);
-
-impl<R> Clone for Pipe<R> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<R> Copy for Pipe<R> {}
-
-impl<R: Ring> Pipe<R> {
-    /// Creates a pipe.
-    pub fn new() -> Option<Self> {
-        call::<R>(number::PIPE, 0, 0, 0).map(|number| Self(number, PhantomData))
-    }
-
-    /// Returns its number.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-
-    /// Writes a byte.
-    #[inline(always)]
-    pub fn put(self, byte: u8) -> Option<()> {
-        let written = call::<R>(number::WRITE, self.0, &raw const byte as u64, 1);
-        (written? == 1).then_some(())
-    }
-
-    /// Waits for a byte; `None` if no other process can write one.
-    #[inline(always)]
-    pub fn get(self) -> Option<u8> {
-        let mut byte = 0_u8;
-        let read = call::<R>(number::READ, self.0, &raw mut byte as u64, 1);
-        (read? == 1).then_some(byte)
-    }
-
-    /// Closes the pipe.
-    pub fn close(self) {
-        call::<R>(number::CLOSE, self.0, 0, 0);
-    }
 }
 
 /// Child with a pipe in each direction.
@@ -132,6 +62,8 @@ impl<R: Ring> Child<R> {
 #[derive(Default)]
 pub struct Program<R> {
     pipe: Option<Pipe<R>>,
+    /// Pipe that the program of a step writes to.
+    output: Option<Pipe<R>>,
     child: Option<Child<R>>,
     page: Option<Block>,
 }
@@ -141,6 +73,12 @@ impl<R: Ring> Program<R> {
         match op {
             Op::ContextSwitch => self.child = Some(Child::start(complement_bytes)?),
             Op::Pipe => self.pipe = Some(Pipe::new()?),
+            Op::Make => {
+                let input = *self.pipe.insert(Pipe::new()?);
+                let output = *self.output.insert(Pipe::new()?);
+                let numbers = (input.number(), output.number());
+                (numbers == (number::INPUT, number::OUTPUT)).then_some(())?;
+            }
             Op::PageTableUpdate => {
                 self.pipe = Some(Pipe::new()?);
                 let page = allocate::<R>(PAGE as usize)?;
@@ -210,7 +148,7 @@ impl<R: Ring> Processes for Program<R> {
         if let Some(child) = self.child.take() {
             child.end();
         }
-        if let Some(pipe) = self.pipe.take() {
+        for pipe in [self.pipe.take(), self.output.take()].into_iter().flatten() {
             pipe.close();
         }
         if let Some(page) = self.page.take() {
@@ -229,12 +167,21 @@ impl<R: Ring> Processes for Program<R> {
     #[inline(always)]
     fn exec(&mut self, status: u8) -> Option<u8> {
         match fork::<R>()? {
-            0 => {
-                call::<R>(number::EXEC, &raw const status as u64, 0, 0);
-                exit::<R>(!status)
-            }
+            0 => execute::<R>(number::EXIT_PROGRAM, &status),
             child => exit_status(wait::<R>(child)),
         }
+    }
+
+    #[inline(always)]
+    fn step(&mut self, number: u64, status: u8) -> Option<u64> {
+        self.pipe?.put_bytes(number.to_ne_bytes())?;
+        let ended = match fork::<R>()? {
+            0 => execute::<R>(number::STEP_PROGRAM, &status),
+            child => wait::<R>(child)?,
+        };
+        // A program that failed may have written nothing.
+        (ended == u64::from(status)).then_some(())?;
+        self.output?.get_bytes().map(u64::from_ne_bytes)
     }
 
     #[inline(always)]
@@ -279,7 +226,7 @@ impl<R: Ring> Processes for Program<R> {
     fn is_writable(&mut self) -> Option<bool> {
         let (page, pipe) = (self.page?, self.pipe?);
         pipe.put(1)?;
-        let read = call::<R>(number::READ, pipe.0, page.start.as_ptr() as u64, 1);
+        let read = call::<R>(number::READ, pipe.number(), page.start.as_ptr() as u64, 1);
         if read.is_none() {
             pipe.get()?;
         }

@@ -56,6 +56,8 @@ fn every_defect_is_detected() {
         (Defect::KeepMapping, "system/mmap"),
         (Defect::ChangePid, "system/syscall"),
         (Defect::IgnoreProtection, "system/page-table-update"),
+        (Defect::WrongStatus, "system/make"),
+        (Defect::WrongAnswer, "system/make"),
         (Defect::WrongUnit, "block/read-4k-1"),
         (Defect::NoRequest, "block/write-1m-32"),
         (Defect::NoMemory, "block/read-4k-32"),

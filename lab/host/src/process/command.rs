@@ -17,6 +17,7 @@ pub struct Command {
     /// Files passed as descriptors, from [`FIRST_FILE`].
     pub(super) files: Vec<Arc<File>>,
     pub(super) terminal: bool,
+    pub(super) input: Option<Arc<File>>,
     pub(super) diversion: Option<Diversion>,
     pub(super) guard: Option<PathBuf>,
     pub(super) is_emulator: bool,
@@ -36,6 +37,7 @@ impl Command {
             environment: Vec::new(),
             files: Vec::new(),
             terminal: false,
+            input: None,
             diversion: None,
             guard: None,
             is_emulator: false,
@@ -78,6 +80,12 @@ impl Command {
     /// Makes standard input a terminal without input.
     pub fn with_terminal(mut self) -> Self {
         self.terminal = true;
+        self
+    }
+
+    /// Makes `file` standard input.
+    pub fn with_input(mut self, file: Arc<File>) -> Self {
+        self.input = Some(file);
         self
     }
 

@@ -29,6 +29,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 use trapline_spawn::{ticks, Program, Started};
 
@@ -96,7 +97,7 @@ const POLL_INTERVAL: Timespec = Timespec {
 };
 
 impl Process {
-    /// Starts `command`. Standard input is empty; descriptor 3 is for events.
+    /// Starts `command`. Standard input is empty unless the command has one; descriptor 3 is for events.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -116,9 +117,12 @@ impl Process {
         if let Some(value) = &descendants {
             program.environment(descendants::VARIABLE, value.as_ref())?;
         }
-        let (terminal, input) = match command.terminal {
-            true => trapline_spawn::terminal().map(|(ours, theirs)| (Some(ours), theirs))?,
-            false => (None, File::open("/dev/null")?),
+        let (terminal, input) = match (command.terminal, &command.input) {
+            (true, _) => {
+                trapline_spawn::terminal().map(|(ours, theirs)| (Some(ours), Arc::new(theirs)))?
+            }
+            (false, Some(input)) => (None, Arc::clone(input)),
+            (false, None) => (None, Arc::new(File::open("/dev/null")?)),
         };
         program.descriptor(input.as_fd())?;
         let console = Stream::add_to(&mut program)?;

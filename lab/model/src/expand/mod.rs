@@ -186,6 +186,9 @@ fn left_out(request: &Request, config: &Config) -> Vec<LeftOut> {
         None => {
             let mut all = left_out::of(environment, request.preset, operations, named);
             all.extend(without_tap(request, environment));
+            let default = Sizes::of(environment, request.preset).guest;
+            let guests = configured(default, request, config).guests;
+            all.extend(left_out::of_guests(guests, operations));
             all
         }
     }

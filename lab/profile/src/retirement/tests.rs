@@ -63,6 +63,38 @@ fn kernel_copies_fault_and_jumps_retire() {
     assert_eq!(unretired(&call), []);
 }
 
+/// Returns the unretired instructions of a guest that is a process: a call faults, the handler of signals runs and
+/// returns by a system call, and the guest continues as given.
+fn unretired_in_process(continued: &[(u64, &[u8], bool)]) -> usize {
+    let signal = [
+        (0x10, &CALL[..], true),
+        (HANDLER, &MOV[..], false),
+        (HANDLER + 2, &IRET, true),
+        (HYPERCALL_ENTRY, &MOV, true),
+        (HANDLER, &MOV, false),
+        (HANDLER + 2, &IRET, true),
+        (HYPERCALL_ENTRY + 2, &SYSCALL, true),
+        (HANDLER + 2, &IRET, true),
+    ];
+    unretired(&[&signal[..], continued].concat()).len()
+}
+
+#[test]
+fn call_that_a_signal_interrupts_retires_if_it_is_not_retried() {
+    assert_eq!(
+        unretired_in_process(&[(0x5000, &MOV, true)]),
+        0,
+        "absent code"
+    );
+    assert_eq!(unretired_in_process(&[(0x10, &CALL, true)]), 1, "mapped");
+    let own_handler = [
+        (0x7000, &MOV[..], false),
+        (0x7002, &IRET, true),
+        (0x10, &CALL, true),
+    ];
+    assert_eq!(unretired_in_process(&own_handler), 1, "fault of the guest");
+}
+
 /// Returns the number of unretired instructions if a guest executes `last`, exits, and continues
 /// at `next`.
 fn unretired_by_exit(last: Option<InsnTraits>, next: u64) -> u64 {

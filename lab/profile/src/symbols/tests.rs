@@ -33,6 +33,16 @@ fn code_without_a_symbol_has_the_name_of_its_file() {
     assert!(!symbols.has_component("qemu"));
 }
 
+#[test]
+fn code_without_a_file_has_its_own_name() {
+    let mut symbols = Symbols::default();
+    symbols.add_function(AddressSpace::User, 0x1000..0x2000, "program", "child");
+    let found = symbols.find(AddressSpace::User, 0x1800);
+    assert_eq!((&*found.component, &*found.name), ("program", "child"));
+    assert!(!found.is_nameless());
+    assert!(symbols.find(AddressSpace::Guest, 0x1800).is_nameless());
+}
+
 fn test_program() -> Vec<u8> {
     std::fs::read(std::env::current_exe().unwrap()).unwrap()
 }

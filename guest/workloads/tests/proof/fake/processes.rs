@@ -4,7 +4,7 @@ use super::{Defect, Fake};
 use std::ptr::NonNull;
 use trapline_abi::Op;
 use trapline_workloads::system::MAPPED_PAGES;
-use trapline_workloads::{Block, Processes, Reason};
+use trapline_workloads::{script, Block, Processes, Reason};
 
 /// Returns the sum of the first words of all pages of a block.
 fn sum(block: &Block) -> u64 {
@@ -30,6 +30,13 @@ impl Processes for Fake {
     }
     fn exec(&mut self, status: u8) -> Option<u8> {
         self.fork(status)
+    }
+    fn step(&mut self, number: u64, status: u8) -> Option<u64> {
+        (self.fork(status)? == status).then_some(())?;
+        match self.defect {
+            Defect::WrongAnswer => Some(number),
+            _ => Some(script::sum(number)),
+        }
     }
     fn pipe(&mut self, byte: u8) -> Option<u8> {
         (self.defect != Defect::LosePipe).then_some(byte)
