@@ -158,13 +158,7 @@ fn page_table_update<S: System>(bench: &mut Bench<'_, S>) {
 #[inline(never)]
 fn make<S: System>(bench: &mut Bench<'_, S>) {
     with_processes(bench, Op::Make, |bench| {
-        each(
-            bench,
-            Op::Make,
-            1,
-            |p, byte| run_script(p, byte),
-            |_, _| Ok(()),
-        );
+        each(bench, Op::Make, 1, run_script, |_, _| Ok(()));
     });
 }
 

@@ -1,5 +1,6 @@
 //! Descriptors inherited from the parent process.
 
+use crate::inherited::of_path;
 use crate::settings::VmConfig;
 use crate::{net, Failure};
 use std::io;
@@ -58,12 +59,6 @@ fn descriptor_of(card: &net::Spec) -> Option<RawFd> {
         net::Source::Tap(_) => None,
         net::Source::VhostUser(path) => of_path(path),
     }
-}
-
-/// Returns the descriptor that a path names.
-pub fn of_path(path: &Path) -> Option<RawFd> {
-    let path = path.as_os_str().to_str()?;
-    path.strip_prefix("/proc/self/fd/")?.parse().ok()
 }
 
 /// Returns those of `all` that are closed, by one system call.

@@ -13,6 +13,7 @@ pub mod failure;
 pub mod file;
 pub mod hotplug;
 pub mod image_devices;
+mod inherited;
 pub mod input;
 #[cfg(test)]
 mod isolated;

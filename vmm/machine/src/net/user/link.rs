@@ -1,7 +1,7 @@
 //! The connection to the process that serves a card's queues: the front end of vhost-user.
 
 use super::UserCard;
-use crate::descriptors;
+use crate::inherited::of_path;
 use crate::virtio::Slot;
 use crate::Failure;
 use std::io;
@@ -40,7 +40,7 @@ pub struct Backend {
 impl Backend {
     /// Connects to the socket at `path`, or uses the connected one of a descriptor.
     pub fn connect(path: &Path, pairs: u16) -> io::Result<Self> {
-        match descriptors::of_path(path) {
+        match of_path(path) {
             None => Self::negotiate(UnixStream::connect(path)?, pairs, Some(path.into())),
             // SAFETY: an open descriptor that the parent process has passed for this purpose only.
             Some(fd) => Self::negotiate(unsafe { UnixStream::from_raw_fd(fd) }, pairs, None),
