@@ -19,6 +19,7 @@ const SETTLING: u32 = 16;
 /// Pings per batch of the job: a ping is short, and its percentiles need many.
 const PINGS: u32 = 16;
 
+#[inline(never)]
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     for (exchange, op) in Exchange::ALL {
         if !bench.job.selects(op) {
