@@ -1,6 +1,8 @@
 //! `trapline net`: rates of packets through forwarders.
 
 use super::report::{assert_no_requests_or_messages, create_page, open_page};
+use serde_json::Value;
+use std::path::Path;
 use trapline_tests::browser::has_browser;
 use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::skip;
@@ -51,43 +53,39 @@ fn invalid_options_are_rejected() {
     }
 }
 
-#[test]
-fn forwarders_are_compared_and_shown_again() {
-    if !has_two_cpus() {
-        return;
-    }
-    let place = Place::new();
+/// Measures the switch against itself and a forwarder that is missing. Returns the JSON.
+fn measure(place: &Place) -> Value {
     let program = place.parts().join("trapline-switch");
     let same = format!(
         "same={} --poll --cpu {{cpu}} --listen {{a}} --listen {{b}}",
         program.display()
     );
-    let missing = "missing=./no-such-switch {a} {b}";
     let words =
         "--path switch,same,missing --size 60,1500 --duration 40 --rounds 1 --seed 7 --format json";
-    let json = net(&place, words, &[&same, missing]).json();
-    let cells = json["cells"].as_array().expect("list");
+    net(place, words, &[&same, "missing=./no-such-switch {a} {b}"]).json()
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value[name].as_array().expect("list")
+}
+
+fn assert_measured(json: &Value) {
+    let cells = list(json, "cells");
     for path in ["switch", "same"] {
         let of_path: Vec<_> = cells.iter().filter(|cell| cell["path"] == path).collect();
         assert!(of_path.len() >= 2, "{json:#}");
         for cell in of_path {
             let rate = cell["rate"].as_f64();
             assert!(rate.is_none_or(|rate| rate > 0.0), "{cell:#}");
-            for trial in cell["trials"].as_array().expect("list") {
+            for trial in list(cell, "trials") {
                 assert_eq!(trial["damaged"], 0, "{trial:#}");
                 assert!(trial["round_trip_ns"].as_f64() > Some(1.0), "{trial:#}");
             }
         }
     }
-    let trials = || {
-        cells
-            .iter()
-            .flat_map(|cell| cell["trials"].as_array().expect("list"))
-    };
-    assert!(
-        trials().any(|trial| trial["p50_ns"].as_u64() > Some(0)),
-        "{json:#}"
-    );
+    let mut trials = cells.iter().flat_map(|cell| list(cell, "trials"));
+    let has_latency = trials.any(|trial| trial["p50_ns"].as_u64() > Some(0));
+    assert!(has_latency, "{json:#}");
     let skipped = &json["skipped"][0];
     assert_eq!(skipped["path"], "missing", "{json:#}");
     let reason = skipped["reason"].as_str().expect("text");
@@ -95,33 +93,37 @@ fn forwarders_are_compared_and_shown_again() {
         reason.contains("no-such-switch is not installed"),
         "{reason}"
     );
+}
 
+#[test]
+fn forwarders_are_compared_and_shown_again() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let json = measure(&place);
+    assert_measured(&json);
     let shown = place.run_storing("show", "--format json");
     assert_eq!(shown.json(), json);
-    let table = place.run_storing("show", "--format markdown");
-    assert!(
-        table.stdout.contains("missing not measured: "),
-        "{}",
-        table.stdout
-    );
-    let list = place.run_storing("show", "--list");
-    assert!(
-        list.stdout
-            .contains("trapline net --path switch,same,missing --size 60,1500"),
-        "{}",
-        list.stdout
-    );
-    let export = place.run_storing("export", "packets.csv");
-    assert!(
-        export.stderr.contains("it measured packets"),
-        "{}",
-        export.stderr
-    );
+    for (command, words, expected) in [
+        ("show", "--format markdown", "missing not measured: "),
+        (
+            "show",
+            "--list",
+            "trapline net --path switch,same,missing --size 60,1500",
+        ),
+        ("export", "packets.csv", "it measured packets"),
+    ] {
+        let result = place.run_storing(command, words);
+        let printed = format!("{}{}", result.stdout, result.stderr);
+        assert!(printed.contains(expected), "{printed}");
+    }
+    assert_page(&create_page(&place, "packets.html"));
+}
 
-    let file = create_page(&place, "packets.html");
-    let text = std::fs::read_to_string(&file).expect("file exists");
+fn assert_page(file: &Path) {
+    let text = std::fs::read_to_string(file).expect("file exists");
     for expected in [
-        "rate by size, one way",
         "median latency by load, 60 bytes",
         "\"workload\":\"packets\"",
     ] {
@@ -130,7 +132,7 @@ fn forwarders_are_compared_and_shown_again() {
     if !has_browser("the page of packets") {
         return;
     }
-    let mut browser = open_page(&file);
+    let mut browser = open_page(file);
     for (scheme, width, height, mobile) in [("light", 1280, 900, false), ("dark", 390, 844, true)] {
         browser.prefer(scheme);
         browser.resize(width, height, mobile);

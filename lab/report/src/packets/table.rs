@@ -37,7 +37,7 @@ pub fn sections(rates: &Rates) -> Vec<Section> {
 
 const EXPLANATION: &str = "Frames are numbered, and number, length and content of each are checked. Sizes are without \
      the checksum of 4 bytes. Latency is from the time at which a frame was due until it has arrived, at half of the \
-     rate. Frames are sent and received by one thread. A ratio is the median of the ratios of the rounds.";
+     rate. Frames are sent and received by one thread. A ratio is the first path's rate by this one's, the median of the rounds.";
 
 /// Returns what differs, in sentences: the first path against each other.
 pub fn findings(rates: &Rates) -> Vec<String> {
@@ -105,8 +105,7 @@ fn of_frames(rates: &Rates, of: &FrameTable) -> Section {
         .iter()
         .filter(|shown| of.cells.iter().any(|cell| (shown.text)(of, cell).is_some()))
         .collect();
-    let first = of.cells.first().map_or("", |cell| cell.path.as_str());
-    let titles = shown.iter().map(|it| it.title.replace("{}", first));
+    let titles = shown.iter().map(|it| it.title);
     let mut optional: Vec<usize> = (0..shown.len())
         .filter(|index| shown[*index].leave_out > 0)
         .collect();
@@ -133,7 +132,7 @@ const UNDISTURBED: f64 = 0.95;
 
 /// A column.
 struct Shown {
-    /// The heading; `{}` is the first path.
+    /// The heading.
     title: &'static str,
     look: Look,
     /// Rank in leaving columns out where there is no room, from 1; 0: never.
@@ -155,7 +154,7 @@ const SHOWN: [Shown; 12] = [
         text: |_, cell| cell.rate().and_then(rates_interval),
     },
     Shown {
-        title: "{} by it",
+        title: "ratio",
         look: Look::Plain,
         leave_out: 0,
         text: |table, cell| Some(figures::times(table.ratio(cell)?.estimate)),

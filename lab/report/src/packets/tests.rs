@@ -75,7 +75,7 @@ fn paths_are_compared_in_the_rounds_that_both_have() {
     let text = text(&rates);
     let words =
         "switch forwards 3.00 times as many frames as other: 9.00 against 3.00 Mpps; 3.00× to";
-    assert!(text.replace("\n   ", "").contains(words), "{text}");
+    assert!(text.replace("\n  ", "").contains(words), "{text}");
 }
 
 #[test]
