@@ -41,8 +41,6 @@ enum Kind {
 /// A path of the table.
 struct KnownPath {
     name: &'static str,
-    /// Answers "what forwards?".
-    description: &'static str,
     /// The forwarder; `None` if it is Linux.
     command: Option<&'static str>,
     /// Its ports are those of VDE, not vhost-user.
@@ -54,14 +52,12 @@ struct KnownPath {
 const KNOWN: [KnownPath; 5] = [
     KnownPath {
         name: "switch",
-        description: "trapline-switch, which polls",
         command: Some("trapline-switch --poll --cpu {cpu} --listen {a} --listen {b}"),
         is_vde: false,
         remedy: "make build",
     },
     KnownPath {
         name: "testpmd",
-        description: "testpmd of DPDK, which copies from port to port without a table of addresses",
         // Without huge pages; the defaults for memory and buffers do not fit there.
         command: Some(
             "dpdk-testpmd --no-huge -m 1024 --no-telemetry --no-pci -l {cpu},{other} --main-lcore {other} \
@@ -73,21 +69,18 @@ const KNOWN: [KnownPath; 5] = [
     },
     KnownPath {
         name: "veth",
-        description: "two connected virtual interfaces of Linux, with packet sockets",
         command: None,
         is_vde: false,
         remedy: "",
     },
     KnownPath {
         name: "bridge",
-        description: "two taps and a bridge of Linux",
         command: None,
         is_vde: false,
         remedy: "",
     },
     KnownPath {
         name: "vde",
-        description: "vde_switch",
         command: Some("vde_switch --sock {a}"),
         is_vde: true,
         remedy: "apt-get install vde2",
@@ -134,12 +127,6 @@ impl PacketPath {
                 remedy: "name a program that exists",
             },
         })
-    }
-
-    /// Returns what forwards, as a phrase.
-    pub fn description(name: &str) -> &'static str {
-        let known = KNOWN.into_iter().find(|path| path.name == name);
-        known.map_or("a command that was given", |path| path.description)
     }
 
     /// Returns whether its ports are queues of virtio, so that their format matters.

@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::cpus;
 use crate::environment::EnvironmentId;
 use crate::expand::Order;
+use crate::named::each;
 use std::fmt;
 use std::str::FromStr;
 
@@ -185,10 +186,6 @@ fn parse(text: &str) -> Option<BuildRequest> {
         }
     }
     Some(request)
-}
-
-fn each<T>(list: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
-    list.split(',').map(parse).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::{Direction, Frames, Ring};
 use crate::expand::Order;
+use crate::named::each;
 use std::fmt;
 use std::str::FromStr;
 
@@ -102,7 +103,7 @@ impl fmt::Display for PacketRequest {
         let [ports, forwarder] = self.cpus;
         write!(
             f,
-            "{COMMAND} --path {} --size {} --ring {} --direction {} --milliseconds {} --rounds {} \
+            "{COMMAND} --path {} --size {} --ring {} --direction {} --duration {} --rounds {} \
              --cpus {ports},{forwarder} --seed {}",
             self.paths.join(","),
             list(&self.sizes, u32::to_string),
@@ -154,7 +155,7 @@ fn parse(text: &str) -> Option<PacketRequest> {
             "--size" => request.sizes = each(value, |size| size.parse().ok())?,
             "--ring" => request.rings = each(value, Ring::from_name)?,
             "--direction" => request.directions = each(value, Direction::from_name)?,
-            "--milliseconds" => request.milliseconds = value.parse().ok()?,
+            "--duration" => request.milliseconds = value.parse().ok()?,
             "--rounds" => request.rounds = value.parse().ok()?,
             "--cpus" => request.cpus = each(value, |cpu| cpu.parse().ok())?.try_into().ok()?,
             "--seed" => request.seed = value.parse().ok()?,
@@ -164,10 +165,6 @@ fn parse(text: &str) -> Option<PacketRequest> {
         }
     }
     Some(request)
-}
-
-fn each<T>(list: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
-    list.split(',').map(parse).collect()
 }
 
 #[cfg(test)]
