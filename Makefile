@@ -15,13 +15,15 @@ SKIPS := $(CURDIR)/target/skips.txt
 # Tests use the release profile: dependencies are compiled once.
 TEST := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --release
 
-# Packages and test programs with slow tests.
-SLOW_TESTS := trapline-emulation:random trapline-process:hostile trapline-switch:fuzz trapline-tests:end_to_end
+# Packages and test programs with ignored tests: those that boot whole machines, and
+# those that take millions of random inputs, whose short forms every test run has.
+SLOW_TESTS := trapline-tests:end_to_end
+FUZZ_TESTS := trapline-emulation:random trapline-process:hostile trapline-switch:fuzz
 
 BASELINES := baselines
 
 .PHONY: help setup setup-tests build run test test-all check baseline fixtures bench \
-	power endure dist image clean
+	fuzz power endure dist image clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
@@ -74,6 +76,11 @@ fixtures: build ## Record the guests that tests replay
 
 bench: build ## Print the figures that the README quotes
 	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --release --package trapline-tests --bin figures
+
+fuzz: build ## Test the VMM and the switch with 10^7 to 10^8 random inputs (20 minutes)
+	for tests in $(FUZZ_TESTS); do \
+	    $(TEST) --package $${tests%:*} --test $${tests#*:} --no-fail-fast -- --ignored --nocapture || exit 1; \
+	done
 
 power: ## Simulate how often intervals and verdicts are right (two minutes, once built)
 	@cargo run --quiet --release --package trapline-stats --example power

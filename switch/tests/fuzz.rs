@@ -156,7 +156,7 @@ fn a_million_random_queues_are_read_within_memory() {
 }
 
 #[test]
-#[ignore = "a minute or more"]
+#[ignore = "long: make fuzz"]
 fn a_hundred_million_random_queues_are_read_within_memory() {
     exercise(100_000_000);
 }

@@ -171,7 +171,7 @@ fn random_instructions_have_the_effects_of_the_cpu() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
+#[ignore = "long: make fuzz"]
 fn a_hundred_million_random_instructions() {
     let executed = run(100_000_000, 2);
     println!("{executed} of 100,000,000 inputs were executed");

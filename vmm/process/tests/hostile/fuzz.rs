@@ -170,7 +170,7 @@ fn random_crossings_stay_in_their_process() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
+#[ignore = "long: make fuzz"]
 fn ten_million_random_crossings_stay_in_their_process() {
     fuzz_all(CROSSINGS);
 }
