@@ -16,7 +16,8 @@ SKIPS := $(CURDIR)/target/skips.txt
 TEST := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --release
 
 # Packages and test programs with slow tests.
-SLOW_TESTS := trapline-emulation:random trapline-process:hostile trapline-switch:fuzz trapline-tests:end_to_end
+SLOW_TESTS := trapline-emulation:random trapline-process:hostile trapline-switch:fuzz \
+	trapline-switch:vmm trapline-tests:end_to_end
 
 BASELINES := baselines
 

@@ -2,7 +2,7 @@
 
 use clap::{Parser, ValueEnum};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use trapline_switch::cpu;
@@ -144,7 +144,8 @@ fn enter(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run(options: &Options) -> Result<(), Failure> {
+/// Checks the values of options.
+fn check(options: &Options) -> Result<(), Failure> {
     if !options.queue.is_power_of_two() || !(60..=1514).contains(&options.size) {
         return Err("the queue has a power of two of descriptors, a frame 60 to 1514 bytes".into());
     }
@@ -157,6 +158,11 @@ fn run(options: &Options) -> Result<(), Failure> {
     if !(0.001..=86_400.0).contains(&options.seconds) {
         return Err("--seconds: expected 0.001 to 86400".into());
     }
+    Ok(())
+}
+
+fn run(options: &Options) -> Result<(), Failure> {
+    check(options)?;
     let endpoints = endpoints(options)?;
     let cpus = options.cpu.zip(options.switch_cpu);
     let round_trip = cpus.map(|(own, other)| cpu::round_trip([own, other]));
@@ -174,16 +180,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     let mut traffic = Traffic::new(endpoints, frames);
     traffic.run(Duration::from_millis(200));
     if let Some(port) = &options.hostile {
-        let setup = Setup {
-            is_packed: false,
-            size: 256,
-            is_mergeable: false,
-        };
-        let mut hostile = Hostile::new(Peer::connect(port, setup)?)?;
-        let time = Duration::from_secs_f64(options.seconds / (2 * PAIRS) as f64);
-        let comparison = hostile::compare(&mut traffic, &mut hostile, time, PAIRS)?;
-        println!("{}", serde_json::to_string(&comparison)?);
-        return Ok(());
+        return compare(&mut traffic, port, options.seconds);
     }
     let times = || -> std::io::Result<[Option<u64>; 2]> {
         let switch = options.switch_process.map(cpu::time_of_process);
@@ -214,6 +211,20 @@ fn run(options: &Options) -> Result<(), Failure> {
             "round_trip_ns": round_trip,
         })
     );
+    Ok(())
+}
+
+/// Prints the rates with and without a hostile guest on another port.
+fn compare(traffic: &mut Traffic<AnyEndpoint>, port: &Path, seconds: f64) -> Result<(), Failure> {
+    let setup = Setup {
+        is_packed: false,
+        size: 256,
+        is_mergeable: false,
+    };
+    let mut hostile = Hostile::new(Peer::connect(port, setup)?)?;
+    let time = Duration::from_secs_f64(seconds / (2 * PAIRS) as f64);
+    let comparison = hostile::compare(traffic, &mut hostile, time, PAIRS)?;
+    println!("{}", serde_json::to_string(&comparison)?);
     Ok(())
 }
 
