@@ -3,6 +3,7 @@
 use crate::counters::{Counters, Reason};
 use crate::fault;
 use crate::handle::Handle;
+use crate::mirror::Mirror;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
@@ -32,10 +33,39 @@ struct Port<'a> {
     last_fault: Option<String>,
 }
 
+/// Copies of the frames of a port.
+#[derive(Serialize)]
+struct Copies<'a> {
+    port: &'a str,
+    written: u64,
+    dropped: DroppedCopies,
+}
+
+/// Copies that were dropped, by reason.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct DroppedCopies {
+    too_slow: u64,
+    no_space: u64,
+}
+
 #[derive(Serialize)]
 struct State<'a> {
     ports: Vec<Port<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mirror: Option<Copies<'a>>,
     replaced_pages: u64,
+}
+
+fn copies<'a>(names: &'a [String], mirror: &Mirror) -> Option<Copies<'a>> {
+    Some(Copies {
+        port: names.get(mirror.port)?,
+        written: mirror.written.get(),
+        dropped: DroppedCopies {
+            too_slow: mirror.too_slow.get(),
+            no_space: mirror.no_space.get(),
+        },
+    })
 }
 
 fn port<'a>(name: &'a str, counters: &Counters) -> Port<'a> {
@@ -65,6 +95,7 @@ pub fn text(handle: &Handle, names: &[String]) -> String {
     let ports = names.iter().zip(&handle.counters);
     let state = State {
         ports: ports.map(|(name, counters)| port(name, counters)).collect(),
+        mirror: handle.mirror.as_ref().and_then(|it| copies(names, it)),
         replaced_pages: fault::replaced_pages(),
     };
     // Numbers and strings: serialization cannot fail.

@@ -25,8 +25,8 @@ pub fn read_header(segments: &[Segment]) -> Header {
 }
 
 /// Copies bytes of a frame from an offset on.
-#[cold]
-fn read(segments: &[Segment], offset: u32, into: &mut [u8]) {
+#[inline(never)]
+pub fn read(segments: &[Segment], offset: u32, into: &mut [u8]) {
     let (mut skip, mut done) = (offset as usize, 0);
     for segment in segments {
         let length = segment.length as usize;

@@ -23,11 +23,13 @@ pub enum Reason {
     NoBuffer,
     /// The receiver's buffers are too short.
     TooLong,
+    /// The kernel does not take it for a tap: it is longer than the MTU, or its memory is gone.
+    Refused,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Length,
         Self::Source,
         Self::LinkLocal,
@@ -35,6 +37,7 @@ impl Reason {
         Self::Down,
         Self::NoBuffer,
         Self::TooLong,
+        Self::Refused,
     ];
 }
 

@@ -2,6 +2,7 @@
 
 pub mod any_endpoint;
 pub mod endpoint;
+pub mod hostile;
 pub mod kernel;
 mod packed;
 mod peer;

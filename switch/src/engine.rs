@@ -1,18 +1,19 @@
 //! The thread that forwards frames.
 
-use crate::copy::{copy, read_header, HEADERS};
+use crate::copy::{read_header, HEADERS};
 use crate::counters::{Counter, Reason};
+use crate::events::Events;
 use crate::frame::{Header, LONGEST};
 use crate::handle::{Bases, Command, Handle};
+use crate::mirror::{Recorder, INTERVAL};
 use crate::net_header::NET_HEADER;
-use crate::port::{Active, Queue};
-use crate::ring::{Chain, Direction, Fault};
+use crate::port::{Active, Port, Queue};
+use crate::ring::{Chain, Fault, Segment};
 use crate::table::Table;
-use crate::work::{spread, Refused, Touched, Work, BATCH};
+use crate::tap::{Arrival, Tap};
+use crate::work::{receive, Batch, End, Refused, Touched, Work, BATCH};
 use std::convert::Infallible;
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,12 +33,17 @@ pub enum Wait {
 /// The engine.
 pub struct Engine {
     handle: Arc<Handle>,
-    ports: Vec<Option<Box<Active>>>,
+    ports: Vec<Option<Port>>,
+    /// Positions of the queues of ports that an invalid one has stopped.
+    stopped: Vec<Bases>,
     table: Table,
     started: Instant,
     now: u32,
-    epoll: OwnedFd,
+    events: Events,
     work: Work,
+    /// The port whose frames are copied.
+    mirrored: Option<usize>,
+    recorder: Recorder,
 }
 
 /// Adds frames and bytes.
@@ -53,38 +59,32 @@ impl Engine {
     /// # Errors
     /// The kernel refuses to wait for events.
     pub fn new(handle: Arc<Handle>) -> io::Result<Self> {
-        // SAFETY: returns a descriptor without another owner, or a negative number.
-        let epoll = match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
-            ..0 => return Err(io::Error::last_os_error()),
-            // SAFETY: see above.
-            fd => unsafe { OwnedFd::from_raw_fd(fd) },
-        };
         let count = handle.counters.len();
         let engine = Self {
             ports: (0..count).map(|_| None).collect(),
+            stopped: vec![Bases::new(); count],
             table: Table::new(count),
             started: Instant::now(),
             now: 0,
-            epoll,
+            events: Events::new()?,
             work: Work::default(),
+            mirrored: handle.mirror.as_ref().map(|mirror| mirror.port),
+            recorder: Recorder::new(),
             handle,
         };
-        engine.listen(&engine.handle.wake, libc::EPOLL_CTL_ADD)?;
+        engine.events.add(&engine.handle.wake)?;
         Ok(engine)
     }
 
-    /// Begins or ends to wait for an event. It is never read: each write of it ends a sleep once.
-    fn listen(&self, event: &File, operation: libc::c_int) -> io::Result<()> {
-        let mut events = libc::epoll_event {
-            events: (libc::EPOLLIN | libc::EPOLLET) as u32,
-            u64: 0,
-        };
-        let (epoll, fd) = (self.epoll.as_raw_fd(), event.as_raw_fd());
-        // SAFETY: both descriptors are open, and the kernel reads one structure.
-        match unsafe { libc::epoll_ctl(epoll, operation, fd, &raw mut events) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+    /// Connects a port to a tap.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait for it.
+    pub fn add_tap(&mut self, port: usize, tap: Tap) -> io::Result<()> {
+        self.events.add(&tap)?;
+        self.handle.counters[port].connections.add(1);
+        self.ports[port] = Some(Port::Tap(Box::new(tap)));
+        Ok(())
     }
 
     /// Forwards frames for ever.
@@ -100,6 +100,9 @@ impl Engine {
                 self.obey();
             }
             let has_worked = self.poll_all();
+            if let Some(mirror) = &self.handle.mirror {
+                self.recorder.end_turn(mirror);
+            }
             polls += 1;
             if has_worked && polls < POLLS {
                 continue;
@@ -143,7 +146,8 @@ impl Engine {
             match command {
                 Command::Attach(port, active) => self.attach(port, active),
                 Command::Detach(port, reply) => {
-                    let bases = self.detach(port);
+                    let mut bases = self.detach(port);
+                    bases.append(&mut self.stopped[port]);
                     let _gone = reply.send(bases);
                 }
             }
@@ -151,28 +155,23 @@ impl Engine {
     }
 
     fn attach(&mut self, port: usize, mut active: Box<Active>) {
-        for queue in active.queues() {
-            queue.ring.set_notifications(false);
-            if let Some(kick) = &queue.kick {
-                // One that cannot be waited for is found by polling after the next wake-up.
-                let _ignored = self.listen(kick, libc::EPOLL_CTL_ADD);
-            }
-        }
+        self.stopped[port].clear();
+        active.begin(&self.events);
         if !(active.receive.is_empty() || active.transmit.is_empty()) {
             self.handle.counters[port].connections.add(1);
         }
-        self.ports[port] = Some(active);
+        self.ports[port] = Some(Port::Guest(active));
     }
 
     fn detach(&mut self, port: usize) -> Bases {
         self.table.clear(port);
-        let Some(mut active) = self.ports[port].take() else {
+        let Some(Port::Guest(mut active)) = self.ports[port].take() else {
             return Bases::new();
         };
+        active.end(&self.events);
+        // What was returned in the batch in which another queue is invalid.
         for queue in active.queues() {
-            if let Some(kick) = &queue.kick {
-                let _ignored = self.listen(kick, libc::EPOLL_CTL_DEL);
-            }
+            notify(&self.handle, port, queue);
         }
         let queues = active.queues();
         queues
@@ -184,28 +183,32 @@ impl Engine {
     #[cold]
     fn fail(&mut self, port: usize, fault: Fault) {
         self.handle.counters[port].fail(fault);
-        self.detach(port);
+        self.stopped[port] = self.detach(port);
     }
 
-    /// Sleeps until a guest or another thread wakes the engine.
+    /// Removes a tap that was deleted.
+    #[cold]
+    fn lose(&mut self, port: usize) {
+        self.table.clear(port);
+        self.ports[port] = None;
+    }
+
+    /// Sleeps until a guest, a tap or another thread wakes the engine.
     fn sleep(&mut self) {
-        let has_buffers = self.set_notifications(true);
-        if !has_buffers && !self.handle.is_pending.load(Ordering::Acquire) {
-            let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
-            // SAFETY: the kernel writes at most 8 structures.
-            unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), 8, -1) };
+        let has_frames = self.set_notifications(true);
+        if !has_frames && !self.handle.is_pending.load(Ordering::Acquire) {
+            let mirror = self.handle.mirror.as_ref();
+            let has_copies = mirror.is_some_and(|mirror| self.recorder.end_turn(mirror));
+            self.events.wait(has_copies.then_some(INTERVAL));
         }
         self.set_notifications(false);
     }
 
-    /// Returns whether a frame is available.
+    /// Returns whether a frame may be available.
     fn set_notifications(&mut self, are_wanted: bool) -> bool {
         let mut is_available = false;
-        for active in self.ports.iter_mut().flatten() {
-            for queue in &mut active.transmit {
-                queue.ring.set_notifications(are_wanted);
-                is_available |= queue.ring.has_buffer();
-            }
+        for port in self.ports.iter_mut().flatten() {
+            is_available |= port.set_notifications(are_wanted);
         }
         is_available
     }
@@ -215,33 +218,65 @@ impl Engine {
         let Some(mut source) = self.ports[port].take() else {
             return false;
         };
-        let (mut has_worked, mut fault) = (false, None);
         let mut work = std::mem::take(&mut self.work);
+        let batch = match &mut source {
+            Port::Guest(active) => self.take_of_guest(port, active, &mut work),
+            Port::Tap(tap) => self.take_of_tap(port, tap, &mut work),
+        };
+        self.settle(port, &mut work);
+        self.work = work;
+        self.ports[port] = Some(source);
+        match batch.end {
+            End::Open => {}
+            End::Fault(fault) => self.fail(port, fault),
+            End::Gone => self.lose(port),
+        }
+        batch.has_frames
+    }
+
+    /// Forwards a batch of each queue of a guest.
+    #[inline]
+    fn take_of_guest(&mut self, port: usize, source: &mut Active, work: &mut Work) -> Batch {
+        let mut batch = Batch::default();
         for (index, queue) in source.transmit.iter_mut().enumerate() {
-            work.segments.clear();
-            work.frames.clear();
-            while work.frames.len() < BATCH {
-                match queue
-                    .ring
-                    .take(&source.memory, Direction::Readable, &mut work.segments)
-                {
-                    Ok(Some(chain)) => work.frames.push(chain),
-                    Ok(None) => break,
-                    Err(found) => {
-                        fault = Some(found);
-                        break;
-                    }
-                }
+            if let Err(fault) = work.take(&source.memory, queue) {
+                batch.end = End::Fault(fault);
             }
-            has_worked |= !work.frames.is_empty();
+            batch.has_frames |= !work.frames.is_empty();
             let frames = std::mem::take(&mut work.frames);
             for frame in &frames {
-                self.forward((port, index), frame, &mut work);
+                self.forward((port, index), frame, work);
                 queue.ring.give(frame, 0);
             }
             work.frames = frames;
             notify(&self.handle, port, queue);
         }
+        batch
+    }
+
+    /// Forwards a batch of a tap.
+    fn take_of_tap(&mut self, port: usize, tap: &mut Tap, work: &mut Work) -> Batch {
+        let mut batch = Batch::default();
+        if !tap.is_due() {
+            return batch;
+        }
+        for _ in 0..BATCH {
+            match tap.read() {
+                Arrival::Frame(frame) => self.forward((port, 0), &frame, work),
+                Arrival::Nothing => break,
+                Arrival::Gone => {
+                    batch.end = End::Gone;
+                    break;
+                }
+            }
+            batch.has_frames = true;
+        }
+        batch
+    }
+
+    /// Counts the frames of a batch, and notifies their receivers.
+    #[inline]
+    fn settle(&mut self, port: usize, work: &mut Work) {
         let counters = &self.handle.counters;
         add(&counters[port].sent, std::mem::take(&mut work.sent));
         for Touched {
@@ -251,16 +286,10 @@ impl Engine {
         } in work.touched.drain(..)
         {
             add(&counters[port].received, received);
-            if let Some(receiver) = &mut self.ports[port] {
+            if let Some(Port::Guest(receiver)) = &mut self.ports[port] {
                 notify(&self.handle, port, &mut receiver.receive[index]);
             }
         }
-        self.work = work;
-        self.ports[port] = Some(source);
-        if let Some(fault) = fault {
-            self.fail(port, fault);
-        }
-        has_worked
     }
 
     /// Sends a frame to its destination, or to all ports.
@@ -283,6 +312,8 @@ impl Engine {
         if !self.table.learn(source, port, self.now) {
             counters.not_learnt.add(1);
         }
+        self.copy_to_mirror(port, header, segments, frame.length);
+        let counters = &self.handle.counters[port];
         if destination.is_link_local() {
             return counters.drop(Reason::LinkLocal);
         }
@@ -313,39 +344,34 @@ impl Engine {
         header: Header,
         work: &mut Work,
     ) {
-        let counters = &self.handle.counters[port];
-        let Some(receiver) = &mut self.ports[port] else {
-            return counters.drop(Reason::Down);
+        let delivered = match &mut self.ports[port] {
+            Some(Port::Guest(receiver)) => receive(receiver, queue, frame, header, work),
+            Some(Port::Tap(tap)) => match tap.write(header, frame.of(&work.segments)) {
+                Ok(()) => Ok(0),
+                Err(reason) => Err(Refused::Drop(reason)),
+            },
+            None => Err(Refused::Drop(Reason::Down)),
         };
-        let index = match receiver.receive.len() {
-            0 => return counters.drop(Reason::Down),
-            1 => 0,
-            count => queue % count,
-        };
-        let ring = &mut receiver.receive[index].ring;
-        let mark = ring.mark();
-        work.targets.clear();
-        let first = match ring.take(&receiver.memory, Direction::Writable, &mut work.targets) {
-            Ok(Some(first)) => first,
-            Ok(None) => return counters.drop(Reason::NoBuffer),
-            Err(fault) => return self.fail(port, fault),
-        };
-        if first.length >= frame.length {
-            let (from, to) = (frame.of(&work.segments), first.of(&work.targets));
-            copy(from, to, 1, header, frame.length);
-            ring.give(&first, frame.length);
-        } else if let Err(refused) = spread(receiver, index, frame, header, first, work) {
-            match refused {
-                Refused::Fault(fault) => return self.fail(port, fault),
-                Refused::Drop(reason) => {
-                    receiver.receive[index].ring.rewind(mark);
-                    return counters.drop(reason);
-                }
+        match delivered {
+            Ok(index) => {
+                let received = work.received(port, index);
+                received[0] += 1;
+                received[1] += u64::from(frame.length - NET_HEADER);
+                self.copy_to_mirror(port, header, frame.of(&work.segments), frame.length);
+            }
+            Err(Refused::Drop(reason)) => self.handle.counters[port].drop(reason),
+            Err(Refused::Fault(fault)) => self.fail(port, fault),
+        }
+    }
+
+    /// Copies a frame to the mirror if it is that of this port.
+    #[inline]
+    fn copy_to_mirror(&mut self, port: usize, header: Header, segments: &[Segment], length: u32) {
+        if self.mirrored == Some(port) {
+            if let Some(mirror) = &self.handle.mirror {
+                self.recorder.add(mirror, header, segments, length);
             }
         }
-        let received = work.received(port, index);
-        received[0] += 1;
-        received[1] += u64::from(frame.length - NET_HEADER);
     }
 }
 

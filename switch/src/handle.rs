@@ -1,6 +1,7 @@
 //! Access to the engine for other threads: they send commands, which it executes between two batches.
 
 use crate::counters::Counters;
+use crate::mirror::Mirror;
 use crate::port::Active;
 use crate::watchdog::Progress;
 use std::fs::File;
@@ -29,6 +30,8 @@ pub struct Handle {
     pub progress: Progress,
     /// Counters of each port.
     pub counters: Vec<Counters>,
+    /// Copies of the frames of a port.
+    pub mirror: Option<Mirror>,
 }
 
 fn event() -> io::Result<File> {
@@ -41,17 +44,18 @@ fn event() -> io::Result<File> {
 }
 
 impl Handle {
-    /// Creates the handle of an engine with a number of ports.
+    /// Creates the handle of an engine with a number of ports, one of which may be mirrored.
     ///
     /// # Errors
     /// The kernel refuses an event.
-    pub fn new(ports: usize) -> io::Result<Arc<Self>> {
+    pub fn new(ports: usize, mirror: Option<Mirror>) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             commands: Mutex::default(),
             is_pending: AtomicBool::new(false),
             wake: event()?,
             progress: Progress::default(),
             counters: (0..ports).map(|_| Counters::default()).collect(),
+            mirror,
         }))
     }
 

@@ -1,20 +1,25 @@
 //! `trapline-switch`: the switch as a program.
 
 use clap::Parser;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use trapline_switch::engine::{Engine, Wait};
 use trapline_switch::handle::Handle;
+use trapline_switch::mirror::{self, Mirror};
 use trapline_switch::socket::{Address, Source};
+use trapline_switch::tap::Tap;
 use trapline_switch::{control, cpu, fault, sandbox, socket};
 
 /// Time between checks of the engine's progress.
 const CHECK: Duration = Duration::from_millis(20);
 
-/// A layer-2 learning switch between guests, whose ports are vhost-user sockets.
+/// A layer-2 learning switch between guests, whose ports are vhost-user sockets and taps.
 #[derive(Parser)]
 #[command(version)]
 struct Options {
@@ -24,6 +29,15 @@ struct Options {
     /// A port: the VMM listens on this socket
     #[arg(long, value_name = "SOCKET")]
     connect: Vec<PathBuf>,
+    /// A port: an existing tap of the host
+    #[arg(long, value_name = "NAME")]
+    tap: Vec<String>,
+    /// Copy the frames of a port, named as in the counters, to a file or FIFO in the format of pcap
+    #[arg(long, value_name = "PORT=FILE")]
+    mirror: Option<String>,
+    /// Largest length of that file in MiB; a FIFO has no limit
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    mirror_limit: u64,
     /// Socket that answers each connection with all counters as JSON
     #[arg(long, value_name = "SOCKET")]
     counters: Option<PathBuf>,
@@ -36,6 +50,18 @@ struct Options {
     /// Never sleep
     #[arg(long)]
     poll: bool,
+}
+
+/// Opened files of a switch.
+struct Opened {
+    /// Names of all ports.
+    names: Vec<String>,
+    /// The first ports.
+    sources: Vec<Source>,
+    /// The others.
+    taps: Vec<Tap>,
+    counters: Option<Source>,
+    mirror: Option<(Mirror, File)>,
 }
 
 fn main() -> ExitCode {
@@ -54,41 +80,103 @@ fn name(address: &Address) -> String {
     name.to_string_lossy().into_owned()
 }
 
-fn run(options: &Options) -> Result<(), String> {
-    let listening = options.listen.iter().cloned().map(Address::Listen);
-    let ports: Vec<Address> = listening
-        .chain(options.connect.iter().cloned().map(Address::Connect))
-        .collect();
-    if ports.is_empty() {
-        return Err("no port\nhelp: --listen SOCKET for each guest".to_owned());
-    }
-    let failed = |path: &std::path::Path, error: std::io::Error| {
-        let path = path.display();
+fn open_socket(address: &Address) -> Result<Source, String> {
+    Source::open(address).map_err(|error| {
+        let path = address.path().display();
         format!("cannot open the socket {path}: {error}\nhelp: name a path that nothing else uses, in a writable directory")
-    };
-    let sources: Vec<Source> = ports
-        .iter()
-        .map(|it| Source::open(it).map_err(|error| failed(it.path(), error)))
-        .collect::<Result<_, _>>()?;
-    let counters = options.counters.as_ref().map(|path| {
-        let source = Source::open(&Address::Listen(path.clone()));
-        source.map_err(|error| failed(path, error))
-    });
-    let counters = counters.transpose()?;
-    let text = |error: std::io::Error| error.to_string();
+    })
+}
+
+fn open_tap(name: &String) -> Result<Tap, String> {
+    Tap::new(name).map_err(|error| {
+        format!("cannot open the tap {name}: {error}\nhelp: 'ip tuntap add {name} mode tap user USER' makes one, as root; end the program that uses it")
+    })
+}
+
+impl Options {
+    fn open(&self) -> Result<Opened, String> {
+        let listening = self.listen.iter().cloned().map(Address::Listen);
+        let connecting = self.connect.iter().cloned().map(Address::Connect);
+        let addresses: Vec<Address> = listening.chain(connecting).collect();
+        let sockets = addresses.iter().map(name);
+        let names: Vec<String> = sockets.chain(self.tap.iter().cloned()).collect();
+        if names.is_empty() {
+            return Err(
+                "no port\nhelp: --listen SOCKET for each guest, --tap NAME for the host".to_owned(),
+            );
+        }
+        let counters = self.counters.clone().map(Address::Listen);
+        Ok(Opened {
+            sources: addresses
+                .iter()
+                .map(open_socket)
+                .collect::<Result<_, _>>()?,
+            taps: self.tap.iter().map(open_tap).collect::<Result<_, _>>()?,
+            counters: counters.as_ref().map(open_socket).transpose()?,
+            mirror: self.open_mirror(&names)?,
+            names,
+        })
+    }
+
+    /// Opens the file of the mirror, and writes its header.
+    fn open_mirror(&self, names: &[String]) -> Result<Option<(Mirror, File)>, String> {
+        let Some(text) = &self.mirror else {
+            return Ok(None);
+        };
+        let failed =
+            |cause: String, remedy: String| format!("--mirror {text}: {cause}\nhelp: {remedy}");
+        let parts = text.split_once('=');
+        let port = parts.and_then(|(port, _)| names.iter().position(|name| name == port));
+        let (Some((_, path)), Some(port)) = (parts, port) else {
+            let names = names.join(", ");
+            return Err(failed(
+                "no such port".to_owned(),
+                format!("write PORT=FILE; ports are {names}"),
+            ));
+        };
+        let file = open_copies(Path::new(path)).map_err(|error| {
+            failed(
+                error.to_string(),
+                "name a file or FIFO that can be written".to_owned(),
+            )
+        })?;
+        Ok(Some((Mirror::new(port), file)))
+    }
+}
+
+/// Opens a file of copies, or a FIFO without waiting for its reader, and writes the header.
+fn open_copies(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // To open a FIFO for reading, too, waits for nothing.
+    options.read(true).write(true).create(true).truncate(false);
+    let mut file = options.open(path)?;
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    file.write_all(&mirror::file_header())?;
+    Ok(file)
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    let opened = options.open()?;
     sandbox::prepare();
     fault::install().map_err(text)?;
-    let handle = Handle::new(ports.len()).map_err(text)?;
-    let names: Vec<String> = ports.iter().map(name).collect();
-    for (port, (source, name)) in sources.into_iter().zip(&names).enumerate() {
-        let (handle, name) = (Arc::clone(&handle), name.clone());
+    let (mirror, file) = opened.mirror.unzip();
+    let handle = Handle::new(opened.names.len(), mirror).map_err(text)?;
+    let first_tap = opened.sources.len();
+    for (port, source) in opened.sources.into_iter().enumerate() {
+        let (handle, name) = (Arc::clone(&handle), opened.names[port].clone());
         std::thread::spawn(move || {
             let report = |error| eprintln!("trapline-switch: {name}: {error}");
             socket::serve(&handle, port, &source, report);
         });
     }
-    if let Some(Source::Listener(listener)) = counters {
-        let (handle, names) = (Arc::clone(&handle), names.clone());
+    if let Some(file) = file {
+        start_mirror(&handle, file, options.mirror_limit.saturating_mul(1 << 20)).map_err(text)?;
+    }
+    if let Some(Source::Listener(listener)) = opened.counters {
+        let (handle, names) = (Arc::clone(&handle), opened.names);
         std::thread::spawn(move || answer(&handle, &names, &listener));
     }
     let watched = Arc::clone(&handle);
@@ -99,9 +187,25 @@ fn run(options: &Options) -> Result<(), String> {
             last = watched.progress.check(last);
         }
     });
-    let engine = prepare(options, &handle).map_err(text)?;
+    let mut engine = prepare(options, &handle).map_err(text)?;
+    for (index, tap) in opened.taps.into_iter().enumerate() {
+        engine.add_tap(first_tap + index, tap).map_err(text)?;
+    }
     sandbox::enter().map_err(|error| format!("cannot enter the sandbox: {error}"))?;
     forward(options, engine).map_err(text)
+}
+
+/// Starts the thread that writes copies.
+fn start_mirror(handle: &Arc<Handle>, file: File, limit: u64) -> io::Result<()> {
+    let is_fifo = file.metadata()?.file_type().is_fifo();
+    let limit = if is_fifo { u64::MAX } else { limit };
+    let handle = Arc::clone(handle);
+    std::thread::spawn(move || {
+        if let Some(mirror) = &handle.mirror {
+            mirror.serve(file, limit);
+        }
+    });
+    Ok(())
 }
 
 fn answer(handle: &Handle, names: &[String], listener: &UnixListener) {
@@ -111,7 +215,7 @@ fn answer(handle: &Handle, names: &[String], listener: &UnixListener) {
 }
 
 /// Makes this thread the one that forwards.
-fn prepare(options: &Options, handle: &Arc<Handle>) -> std::io::Result<Engine> {
+fn prepare(options: &Options, handle: &Arc<Handle>) -> io::Result<Engine> {
     if let Some(cpu) = options.cpu {
         cpu::pin(cpu)?;
     }
@@ -119,7 +223,7 @@ fn prepare(options: &Options, handle: &Arc<Handle>) -> std::io::Result<Engine> {
 }
 
 /// Forwards frames.
-fn forward(options: &Options, mut engine: Engine) -> std::io::Result<()> {
+fn forward(options: &Options, mut engine: Engine) -> io::Result<()> {
     let wait = match options.poll {
         true => Wait::Poll,
         false => Wait::Sleep(Duration::from_micros(options.sleep_after)),

@@ -1,7 +1,9 @@
 //! A connected port, as the engine uses it.
 
+use crate::events::Events;
 use crate::memory::Memory;
 use crate::ring::Ring;
+use crate::tap::Tap;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -19,6 +21,30 @@ pub struct Queue {
 }
 
 /// A connected port.
+pub enum Port {
+    /// A guest, by its queues.
+    Guest(Box<Active>),
+    /// A tap of the host.
+    Tap(Box<Tap>),
+}
+
+impl Port {
+    /// Asks for notifications of frames, or for none. Returns whether a frame may be available of which none comes.
+    pub fn set_notifications(&mut self, are_wanted: bool) -> bool {
+        let active = match self {
+            Self::Guest(active) => active,
+            Self::Tap(tap) => return tap.wake(),
+        };
+        let mut is_available = false;
+        for queue in &mut active.transmit {
+            queue.ring.set_notifications(are_wanted);
+            is_available |= queue.ring.has_buffer();
+        }
+        is_available
+    }
+}
+
+/// A guest.
 pub struct Active {
     /// Memory of the guest.
     pub memory: Arc<Memory>,
@@ -34,5 +60,23 @@ impl Active {
     /// Returns all queues.
     pub fn queues(&mut self) -> impl Iterator<Item = &mut Queue> {
         self.receive.iter_mut().chain(&mut self.transmit)
+    }
+
+    /// Waits for notifications by `events`, but asks for none yet.
+    pub fn begin(&mut self, events: &Events) {
+        for queue in self.queues() {
+            queue.ring.set_notifications(false);
+            if let Some(kick) = &queue.kick {
+                // One that cannot be waited for is found by polling after the next wake-up.
+                let _ignored = events.add(kick);
+            }
+        }
+    }
+
+    /// Waits for notifications no longer.
+    pub fn end(&mut self, events: &Events) {
+        for kick in self.queues().filter_map(|queue| queue.kick.as_ref()) {
+            events.remove(kick);
+        }
     }
 }

@@ -10,12 +10,14 @@ use seccompiler::{
 use std::collections::BTreeMap;
 
 /// Calls with any arguments.
-const ALLOWED: [libc::c_long; 41] = [
+const ALLOWED: [libc::c_long; 42] = [
     // Frames.
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
     libc::SYS_write,
+    // Frames of taps, which are written by `writev`.
+    libc::SYS_read,
     // Messages of vhost-user, and counters.
     libc::SYS_accept4,
     libc::SYS_connect,

@@ -3,7 +3,8 @@
 use crate::copy::copy;
 use crate::counters::Reason;
 use crate::frame::Header;
-use crate::port::Active;
+use crate::memory::Memory;
+use crate::port::{Active, Queue};
 use crate::ring::{Chain, Direction, Fault, Segment};
 
 /// Buffers that are taken from a queue at a time.
@@ -33,6 +34,26 @@ pub struct Touched {
 }
 
 impl Work {
+    /// Takes a batch of frames from a queue, those before an invalid one included.
+    ///
+    /// # Errors
+    /// The driver has made an error.
+    #[inline(always)]
+    pub fn take(&mut self, memory: &Memory, queue: &mut Queue) -> Result<(), Fault> {
+        self.segments.clear();
+        self.frames.clear();
+        while self.frames.len() < BATCH {
+            let taken = queue
+                .ring
+                .take(memory, Direction::Readable, &mut self.segments);
+            match taken? {
+                Some(chain) => self.frames.push(chain),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the counts of a receive queue, which has to be published.
     #[inline]
     pub fn received(&mut self, port: usize, index: usize) -> &mut [u64; 2] {
@@ -52,15 +73,67 @@ impl Work {
     }
 }
 
+/// What has ended a batch.
+#[derive(Default)]
+pub enum End {
+    /// Nothing: the port is open.
+    #[default]
+    Open,
+    /// An error of the driver.
+    Fault(Fault),
+    /// The tap was deleted.
+    Gone,
+}
+
+/// A batch of a port.
+#[derive(Default)]
+pub struct Batch {
+    pub has_frames: bool,
+    pub end: End,
+}
+
 /// The reason why a receiver does not get a frame.
 pub enum Refused {
     Drop(Reason),
     Fault(Fault),
 }
 
+/// Copies a frame to a receive queue, that of the same number as the sender's if there are as many. Returns its number.
+#[inline(always)]
+pub fn receive(
+    receiver: &mut Active,
+    queue: usize,
+    frame: &Chain,
+    header: Header,
+    work: &mut Work,
+) -> Result<usize, Refused> {
+    let index = match receiver.receive.len() {
+        0 => return Err(Refused::Drop(Reason::Down)),
+        1 => 0,
+        count => queue % count,
+    };
+    let ring = &mut receiver.receive[index].ring;
+    let mark = ring.mark();
+    work.targets.clear();
+    let taken = ring.take(&receiver.memory, Direction::Writable, &mut work.targets);
+    let first = match taken.map_err(Refused::Fault)? {
+        Some(first) => first,
+        None => return Err(Refused::Drop(Reason::NoBuffer)),
+    };
+    if first.length >= frame.length {
+        let (from, to) = (frame.of(&work.segments), first.of(&work.targets));
+        copy(from, to, 1, header, frame.length);
+        ring.give(&first, frame.length);
+    } else if let Err(refused) = spread(receiver, index, frame, header, first, work) {
+        receiver.receive[index].ring.rewind(mark);
+        return Err(refused);
+    }
+    Ok(index)
+}
+
 /// Copies a frame to several buffers, if the driver permits that (`VIRTIO_NET_F_MRG_RXBUF`).
 #[inline(never)]
-pub fn spread(
+fn spread(
     receiver: &mut Active,
     index: usize,
     frame: &Chain,

@@ -282,6 +282,62 @@ fn card_continues_with_a_restarted_switch() {
     assert_eq!(guest.slot.counters.counts().failures, 2);
 }
 
+/// Sends frames as long as the queue has room. Returns how many were returned by the switch, each of which had been sent.
+fn send_all(guest: &Guest, sender: &mut Driver<'_>, sent: &mut Vec<u16>) -> usize {
+    let before = sent.len();
+    while sent.len() < usize::from(ENTRIES) {
+        let mut frame = [0; HEADER + SIZE];
+        fill(&mut frame[HEADER..], 2, OWN[5], 1);
+        sender.put(0x8000, &frame);
+        sent.push(sender.push(&[(0x8000, frame.len() as u32, false)]));
+    }
+    if sent.len() > before {
+        guest.write(QUEUE_NOTIFY, 1);
+    }
+    let mut returned = 0;
+    while let Some((descriptor, _)) = sender.used() {
+        let place = sent.iter().position(|it| u32::from(*it) == descriptor);
+        sent.remove(place.expect("a descriptor is returned once"));
+        returned += 1;
+    }
+    returned
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn switch_that_is_killed_at_a_hundred_moments_returns_each_descriptor_once() {
+    let mut switch = Switch::start();
+    let guest = Guest::connect(&switch.path("a"), 1);
+    guest.start(0);
+    let (mut sender, mut sent) = (guest.driver(1), Vec::new());
+    let (mut count, mut longest) = (0, Duration::ZERO);
+    for round in 0..100 {
+        let end = Instant::now() + Duration::from_micros(round * 7919 % 10_007);
+        while Instant::now() < end {
+            count += send_all(&guest, &mut sender, &mut sent);
+        }
+        switch.kill();
+        switch.process = Switch::spawn(switch.directory.path());
+        let ready = Instant::now();
+        wait_until(|| (send_all(&guest, &mut sender, &mut sent) > 0).then_some(()));
+        longest = longest.max(ready.elapsed());
+    }
+    eprintln!("{count} descriptors; longest time until a new switch was used: {longest:?}");
+    assert!(count > 1000, "{count}");
+}
+
+#[test]
+fn more_pairs_than_the_switch_has_are_an_error_with_a_remedy() {
+    let switch = Switch::start();
+    let failed = user::connect(&switch.path("a"), None, 9);
+    let message = failed.err().unwrap().to_string();
+    let expected = format!(
+        "--net vhost-user={}: the process supports 8 pairs of queues, not 9\nhelp: queues=8 or fewer",
+        switch.path("a").display()
+    );
+    assert_eq!(message, expected);
+}
+
 #[test]
 fn driver_chooses_the_number_of_pairs() {
     let switch = Switch::start();

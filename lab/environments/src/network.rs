@@ -2,10 +2,10 @@
 
 use crate::vmm_command::image_command;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trapline_abi::{net, packet, Job};
 use trapline_host::process::Command;
-use trapline_host::{tool, Error, Part};
+use trapline_host::{sha256_of_file, tool, Error, Part};
 use trapline_model::layers::Hypervisor;
 use trapline_model::GuestConfig;
 use trapline_sim::base::Base;
@@ -70,6 +70,14 @@ impl Receiver {
         let words = [self.switch.into(), count.into(), guest.program.into()];
         words.into_iter().chain(guest.arguments).collect()
     }
+}
+
+/// Returns the fact that identifies the switch between guests.
+///
+/// # Errors
+/// Its file cannot be read.
+pub fn switch_fact(switch: &Path) -> Result<(String, String), Error> {
+    Ok(("switch-sha256".to_owned(), sha256_of_file(switch)?))
 }
 
 /// Returns whether `job` sends packets to another guest.

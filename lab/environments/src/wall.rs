@@ -21,7 +21,7 @@ use trapline_host::affinity::Threads;
 use trapline_host::custom_vmm::{CustomGuest, CustomVmm};
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
-use trapline_host::{Error, GuestImage, Part};
+use trapline_host::{Error, Facts, GuestImage, Part};
 use trapline_model::layers::{self, Hypervisor, Level, QemuMachine, Stack, Vmm};
 use trapline_model::{GuestConfig, Serial};
 use trapline_sim::plugin::{with_plugin, Plugin};
@@ -228,6 +228,15 @@ impl GuestCommand for ImageInTraplineVmm {
             Hypervisor::Process => command.with_children(),
             _ => command,
         })
+    }
+
+    fn facts(&self) -> Facts {
+        let switch = self
+            .guest
+            .packets
+            .then(|| self.settings.parts.get(Part::Switch));
+        let fact = switch.and_then(|file| network::switch_fact(&file.ok()?).ok());
+        fact.into_iter().collect()
     }
 
     fn exit_codes(&self) -> ExitCodes {

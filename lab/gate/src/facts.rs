@@ -36,7 +36,7 @@ const fn part(name: &'static str, title: &'static str) -> RelevantFact {
 
 /// The relevant facts, the one that explains most first. Facts of the host are not among them: the simulated
 /// machine is the same on every host.
-pub const RELEVANT_FACTS: [RelevantFact; 19] = [
+pub const RELEVANT_FACTS: [RelevantFact; 20] = [
     around("scheduler", "the scheduler of guests' CPUs"),
     around("scheduler-cap", "the cap of guests' CPUs"),
     around("scheduler-weight", "the weight of guests' CPUs"),
@@ -53,6 +53,7 @@ pub const RELEVANT_FACTS: [RelevantFact; 19] = [
     part("image-sha256", "trapline-image"),
     part("vmm-sha256", "trapline-vmm"),
     part("agent-sha256", "trapline-agent"),
+    part("switch-sha256", "trapline-switch"),
     part("custom-vmm-command", "the command given with --vmm"),
     part("custom-vmm-sha256", "the program given with --vmm"),
     part(

@@ -2,12 +2,15 @@
 
 use clap::{Parser, ValueEnum};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use trapline_switch::cpu;
 use trapline_switch::driver::any_endpoint::AnyEndpoint;
-use trapline_switch::driver::kernel::{configure, enter_namespace, PacketSocket, Tap};
+use trapline_switch::driver::hostile::{self, Hostile};
+use trapline_switch::driver::kernel::{
+    configure, enter_namespace, join_namespaces, PacketSocket, Tap,
+};
 use trapline_switch::driver::traffic::{Direction, Frames, Load, Traffic};
 use trapline_switch::driver::vde::VdeSocket;
 use trapline_switch::driver::{Peer, Setup};
@@ -17,11 +20,14 @@ type Failure = Box<dyn std::error::Error>;
 /// Sends numbered frames from one endpoint to another, and prints rate, loss and latency as JSON.
 #[derive(Parser)]
 struct Options {
-    /// Socket of the port that sends, of a vhost-user switch
+    /// Port that sends: the socket of a vhost-user switch, or 'interface:NAME' of Linux
     #[arg(required_unless_present_any = ["kernel", "vde"], requires = "to")]
     from: Option<PathBuf>,
-    /// Socket of the port that receives
+    /// Port that receives
     to: Option<PathBuf>,
+    /// Process in whose user and network namespaces the interfaces are
+    #[arg(long, value_name = "PROCESS", conflicts_with = "kernel")]
+    namespace: Option<u32>,
     /// Network of Linux, in a namespace of its own, in place of a vhost-user switch
     #[arg(long, value_enum, conflicts_with = "from")]
     kernel: Option<Kernel>,
@@ -43,6 +49,9 @@ struct Options {
     /// Last byte of the sender's address; the receiver has the next one
     #[arg(long, default_value_t = 1)]
     station: u8,
+    /// Port of a guest that writes invalid queues all the time: compare the rate of the others with and without it
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["kernel", "vde", "rate"])]
+    hostile: Option<PathBuf>,
     /// Endpoints that send
     #[arg(long, value_enum, default_value_t = Way::One)]
     direction: Way,
@@ -88,11 +97,18 @@ impl From<Way> for Direction {
     }
 }
 
+/// Pairs of trials with and without a hostile guest.
+const PAIRS: usize = 10;
+
 /// Time beyond that of the measurement after which a switch that does not answer is given up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if let Err(error) = enter(&options) {
+        eprintln!("trapline-traffic: {error}");
+        return ExitCode::FAILURE;
+    }
     let limit = Duration::try_from_secs_f64(options.seconds).unwrap_or_default() + PATIENCE;
     std::thread::spawn(move || {
         std::thread::sleep(limit);
@@ -111,7 +127,25 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> Result<(), Failure> {
+/// Enters the namespaces of the interfaces, before there is another thread.
+fn enter(options: &Options) -> Result<(), Failure> {
+    if let Some(process) = options.namespace {
+        join_namespaces(process).map_err(|error| {
+            format!("--namespace {process}: {error}\nhelp: name a process of this user that runs")
+        })?;
+    }
+    if options.kernel.is_some() {
+        enter_namespace().map_err(|error| {
+            format!(
+                "no network namespace: {error}\nhelp: run as root, or permit unprivileged user namespaces"
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// Checks the values of options.
+fn check(options: &Options) -> Result<(), Failure> {
     if !options.queue.is_power_of_two() || !(60..=1514).contains(&options.size) {
         return Err("the queue has a power of two of descriptors, a frame 60 to 1514 bytes".into());
     }
@@ -124,6 +158,11 @@ fn run(options: &Options) -> Result<(), Failure> {
     if !(0.001..=86_400.0).contains(&options.seconds) {
         return Err("--seconds: expected 0.001 to 86400".into());
     }
+    Ok(())
+}
+
+fn run(options: &Options) -> Result<(), Failure> {
+    check(options)?;
     let endpoints = endpoints(options)?;
     let cpus = options.cpu.zip(options.switch_cpu);
     let round_trip = cpus.map(|(own, other)| cpu::round_trip([own, other]));
@@ -140,6 +179,9 @@ fn run(options: &Options) -> Result<(), Failure> {
     };
     let mut traffic = Traffic::new(endpoints, frames);
     traffic.run(Duration::from_millis(200));
+    if let Some(port) = &options.hostile {
+        return compare(&mut traffic, port, options.seconds);
+    }
     let times = || -> std::io::Result<[Option<u64>; 2]> {
         let switch = options.switch_process.map(cpu::time_of_process);
         Ok([Some(cpu::time_of_thread()), switch.transpose()?])
@@ -172,6 +214,20 @@ fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Prints the rates with and without a hostile guest on another port.
+fn compare(traffic: &mut Traffic<AnyEndpoint>, port: &Path, seconds: f64) -> Result<(), Failure> {
+    let setup = Setup {
+        is_packed: false,
+        size: 256,
+        is_mergeable: false,
+    };
+    let mut hostile = Hostile::new(Peer::connect(port, setup)?)?;
+    let time = Duration::from_secs_f64(seconds / (2 * PAIRS) as f64);
+    let comparison = hostile::compare(traffic, &mut hostile, time, PAIRS)?;
+    println!("{}", serde_json::to_string(&comparison)?);
+    Ok(())
+}
+
 fn endpoints(options: &Options) -> Result<[AnyEndpoint; 2], Failure> {
     match (options.kernel, &options.vde, &options.from, &options.to) {
         (Some(kernel), ..) => of_kernel(kernel),
@@ -186,19 +242,20 @@ fn endpoints(options: &Options) -> Result<[AnyEndpoint; 2], Failure> {
                 size: options.queue,
                 is_mergeable: false,
             };
-            let [from, to] = [Peer::connect(from, setup)?, Peer::connect(to, setup)?];
-            Ok([AnyEndpoint::Peer(from), AnyEndpoint::Peer(to)])
+            let port = |path: &PathBuf| -> Result<AnyEndpoint, Failure> {
+                let interface = path.to_str().and_then(|it| it.strip_prefix("interface:"));
+                Ok(match interface {
+                    Some(name) => AnyEndpoint::Packet(PacketSocket::open(name)?),
+                    None => AnyEndpoint::Peer(Peer::connect(path, setup)?),
+                })
+            };
+            Ok([port(from)?, port(to)?])
         }
         _ => Err("no endpoints: name two sockets".into()),
     }
 }
 
 fn of_kernel(kernel: Kernel) -> Result<[AnyEndpoint; 2], Failure> {
-    enter_namespace().map_err(|error| {
-        format!(
-            "no network namespace: {error}\nhelp: run as root, or permit unprivileged user namespaces"
-        )
-    })?;
     Ok(match kernel {
         Kernel::Veth => {
             configure(&[

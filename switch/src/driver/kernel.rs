@@ -1,11 +1,11 @@
 //! Endpoints of Linux's network: packet sockets and taps, in a network namespace of this process.
 
 use super::endpoint::{receive_each, send_each, Endpoint, BATCH, LONGEST};
+use crate::tap;
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
 /// Bytes that wait in a socket, at most.
@@ -25,6 +25,27 @@ pub fn enter_namespace() -> io::Result<()> {
     };
     // Without CAP_SYS_ADMIN it needs a user namespace.
     unshare(libc::CLONE_NEWNET).or_else(|_| unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET))
+}
+
+/// Moves this process to the user and network namespaces of another one. It must have one thread.
+///
+/// # Errors
+/// There is no such process, or it belongs to another user.
+pub fn join_namespaces(process: u32) -> io::Result<()> {
+    let path = |process: &str, kind| format!("/proc/{process}/ns/{kind}");
+    let mut others = Vec::new();
+    for kind in ["user", "net"] {
+        let other = path(&process.to_string(), kind);
+        // The kernel refuses to join a namespace in which the process is already.
+        if std::fs::read_link(&other)? != std::fs::read_link(path("self", kind))? {
+            others.push(File::open(other)?);
+        }
+    }
+    for namespace in others {
+        // SAFETY: changes a namespace of this process only.
+        check(unsafe { libc::setns(namespace.as_raw_fd(), 0) })?;
+    }
+    Ok(())
 }
 
 /// Runs `ip` (iproute2) with each line of arguments.
@@ -52,37 +73,13 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// The program's side of a tap. Each frame is a system call.
 pub struct Tap(File);
 
-/// `struct ifreq` of linux/if.h, as far as `TUNSETIFF` reads it.
-#[repr(C)]
-struct Request {
-    name: [u8; libc::IFNAMSIZ],
-    flags: libc::c_short,
-    rest: [u8; 22],
-}
-
 impl Tap {
     /// Creates a tap.
     ///
     /// # Errors
     /// /dev/net/tun is missing, or the name is too long or used.
     pub fn create(name: &str) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open("/dev/net/tun")?;
-        let mut request = Request {
-            name: [0; libc::IFNAMSIZ],
-            flags: (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short,
-            rest: [0; 22],
-        };
-        if name.len() >= libc::IFNAMSIZ {
-            return Err(ErrorKind::InvalidInput.into());
-        }
-        request.name[..name.len()].copy_from_slice(name.as_bytes());
-        // SAFETY: the request is a whole `struct ifreq`.
-        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw const request) })?;
-        Ok(Self(file))
+        tap::open(name, 0).map(Self)
     }
 }
 
@@ -121,16 +118,17 @@ impl PacketSocket {
             let fd = check(libc::socket(libc::AF_PACKET, kind, 0))?;
             OwnedFd::from_raw_fd(fd)
         };
-        for (level, option, value) in [
-            (libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1),
-            (libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1),
-            (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, WAITING),
-        ] {
+        let set = |level, option, value: libc::c_int| {
             let size = size_of_val(&value) as libc::socklen_t;
             let value = (&raw const value).cast();
             // SAFETY: the value is a C integer of that size.
-            check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, size) })?;
-        }
+            check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, size) })
+        };
+        set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
+        // In a user namespace the limit of the host holds.
+        set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, WAITING)
+            .or_else(|_| set(libc::SOL_SOCKET, libc::SO_RCVBUF, WAITING))?;
         // SAFETY: zeros are a valid value of this C structure.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;

@@ -70,6 +70,9 @@ pub struct Peer {
     pub file: File,
     memory: NonNull<u8>,
     length: usize,
+    /// Length of a queue in bytes, and its number of descriptors.
+    queue: usize,
+    size: u16,
     receive: Side,
     transmit: Side,
     kicks: u64,
@@ -134,6 +137,8 @@ impl Peer {
             file,
             memory,
             length: length as usize,
+            queue: queue as usize,
+            size: setup.size,
             receive: side(RECEIVE)?,
             transmit: side(TRANSMIT)?,
             kicks: 0,
@@ -256,10 +261,35 @@ impl Peer {
         let _full = self.transmit.kick.write(1);
     }
 
+    /// Returns the first byte of the transmit queue, and its number of descriptors.
+    pub(super) fn transmit_queue(&self) -> (NonNull<u8>, u16) {
+        // SAFETY: the second queue lies in the mapping.
+        let start = unsafe { self.memory.add(TRANSMIT * self.queue) };
+        (start, self.size)
+    }
+
+    /// Shows a transmit buffer without its net header. Returns its address in the guest.
+    pub(super) fn transmit_buffer(&mut self, id: u16, write: impl FnOnce(&mut [u8])) -> u64 {
+        let offset = self.transmit.buffers;
+        write(&mut self.buffer(offset, id)[NET_HEADER as usize..]);
+        Self::address(offset, id)
+    }
+
+    /// Starts the transmit queue at a position, or stops it, as a VMM does whose driver resets the device.
+    pub(super) fn restart_transmit(
+        &mut self,
+        base: u16,
+        is_started: bool,
+    ) -> Result<(), PeerError> {
+        self.frontend.set_vring_enable(TRANSMIT, false)?;
+        self.frontend.set_vring_base(TRANSMIT, base)?;
+        Ok(self.frontend.set_vring_enable(TRANSMIT, is_started)?)
+    }
+
     /// Returns the number of frames that the switch has not read yet.
     pub fn unsent(&mut self) -> usize {
         self.reclaim();
-        (self.length as u64 / 2 / u64::from(BUFFER)) as usize - self.transmit.free.len()
+        usize::from(self.size) - self.transmit.free.len()
     }
 
     /// Shows the frames that have arrived, and makes their buffers available again. Returns their number.

@@ -48,6 +48,8 @@ pub struct Outcome {
     /// From the time at which a frame was due until it arrived, in nanoseconds: one in 64 frames, sorted. With the maximum load
     /// a frame is due at once, and this means nothing.
     pub latencies: Vec<u64>,
+    /// Longest time in which no frame arrived.
+    pub longest_pause: Duration,
 }
 
 impl Outcome {
@@ -140,16 +142,28 @@ impl<E: Endpoint> Traffic<E> {
 
     /// Sends and receives for a time.
     pub fn run(&mut self, time: Duration) -> Outcome {
+        self.run_beside(time, || ())
+    }
+
+    /// The same, and calls `beside` between two batches.
+    pub fn run_beside(&mut self, time: Duration, mut beside: impl FnMut()) -> Outcome {
         let started = Instant::now();
         self.each(|stream, _, _| stream.begin(started));
+        let (mut received, mut since, mut longest_pause) = (0, started, Duration::ZERO);
         loop {
             for _ in 0..256 {
                 self.each(|stream, sender, receiver| {
                     stream.send(sender);
                     stream.receive(receiver);
                 });
+                beside();
             }
             let now = Instant::now();
+            longest_pause = longest_pause.max(now.duration_since(since));
+            let count = self.streams.iter().map(|it| it.flow.received).sum();
+            if count != std::mem::replace(&mut received, count) {
+                since = now;
+            }
             if now.duration_since(started) >= time {
                 break;
             }
@@ -159,6 +173,7 @@ impl<E: Endpoint> Traffic<E> {
         self.settle();
         let mut outcome = Outcome {
             seconds,
+            longest_pause,
             ..Outcome::default()
         };
         self.each(|stream, sender, _| {

@@ -2,6 +2,7 @@
 //! loopback device.
 
 use serde_json::Value;
+use trapline_host::sha256_of_file;
 use trapline_tests::run::Place;
 use trapline_tests::{has_qemu, skip};
 
@@ -112,6 +113,9 @@ fn packets(place: &Place, environment: &str, words: &[&str]) -> Option<()> {
     for cell in cells {
         assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
     }
+    let hash = &json["environments"][environment]["facts"]["switch-sha256"];
+    let switch = sha256_of_file(&place.parts().join("trapline-switch"));
+    assert_eq!(hash.as_str(), Some(&*switch.expect("file exists")));
     Some(())
 }
 

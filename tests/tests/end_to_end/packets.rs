@@ -1,6 +1,6 @@
 //! `trapline net`: rates of packets through forwarders.
 
-use super::report::{assert_no_requests_or_messages, create_page, open_page};
+use super::report::{assert_accessible, create_page, open_page};
 use serde_json::Value;
 use std::path::Path;
 use trapline_tests::browser::has_browser;
@@ -112,6 +112,11 @@ fn forwarders_are_compared_and_shown_again() {
             "--list",
             "trapline net --path switch,same,missing --size 60,1500",
         ),
+        (
+            "show",
+            "--list",
+            "--forwarder 'missing=./no-such-switch {a} {b}'",
+        ),
         ("export", "packets.csv", "it measured packets"),
     ] {
         let result = place.run_storing(command, words);
@@ -132,14 +137,7 @@ fn assert_page(file: &Path) {
     if !has_browser("the page of packets") {
         return;
     }
-    let mut browser = open_page(file);
-    for (scheme, width, height, mobile) in [("light", 1280, 900, false), ("dark", 390, 844, true)] {
-        browser.prefer(scheme);
-        browser.resize(width, height, mobile);
-        let found = browser.audit();
-        assert!(found.is_empty(), "{scheme} at {width}: {found:#?}");
-    }
-    assert_no_requests_or_messages(&browser);
+    assert_accessible(&mut open_page(file));
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use super::pages::after_help;
 use super::{PlainFormat, RunOptions};
+use clap::builder::RangedI64ValueParser;
 use clap::{Args, ValueEnum};
+use std::ops::RangeInclusive;
 use trapline_environments::packets::PacketPath;
 use trapline_model::packets::{Direction, PacketRequest, Ring};
 use trapline_runner::Failure;
@@ -20,7 +22,7 @@ pub struct NetArgs {
     pub forwarders: Vec<String>,
     /// Bytes of a frame, without its checksum of 4 bytes
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = PacketRequest::SIZES,
-          value_parser = clap::value_parser!(u32).range(60..=1514))]
+          value_parser = within(PacketRequest::FRAME))]
     pub size: Vec<u32>,
     /// Format of queues of virtio
     #[arg(long, value_enum, value_name = "R,R", value_delimiter = ',', default_values_t = [RingName::Split])]
@@ -33,10 +35,10 @@ pub struct NetArgs {
     #[arg(long, value_name = "N|search")]
     pub load: Option<Load>,
     /// Duration of a trial, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(10..=600_000))]
+    #[arg(long, value_name = "MS", default_value_t = PacketRequest::MILLISECONDS, value_parser = within(PacketRequest::DURATIONS))]
     pub duration: u32,
     /// Rounds, each of which measures every path once
-    #[arg(long, value_name = "N", default_value_t = PacketRequest::ROUNDS, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = PacketRequest::ROUNDS, value_parser = within(PacketRequest::MOST_ROUNDS))]
     pub rounds: u32,
     /// CPU of the ports, and that of the forwarder [default: the last two of this process]
     #[arg(long, value_name = "P,F", value_delimiter = ',', num_args = 1)]
@@ -49,6 +51,12 @@ pub struct NetArgs {
     pub format: PlainFormat,
     #[command(flatten)]
     pub run_options: RunOptions,
+}
+
+/// Returns the parser of numbers in a range.
+fn within(range: RangeInclusive<u32>) -> RangedI64ValueParser<u32> {
+    let (least, most) = range.into_inner();
+    clap::value_parser!(u32).range(i64::from(least)..=i64::from(most))
 }
 
 /// Format of queues.
@@ -129,23 +137,15 @@ impl NetArgs {
             }
             named => named.iter().map(String::as_str).collect(),
         };
-        let path = |name: &str| {
-            let given = given.iter().find(|path| path.name == name).cloned();
-            given.or_else(|| PacketPath::known(name)).ok_or_else(|| {
-                let known = PacketPath::names().join(", ");
-                Failure::usage(
-                    format!("unknown value '{name}' for '--path'"),
-                    format!("choose from {known}, or give it with --forwarder {name}=COMMAND"),
-                )
-            })
-        };
-        names.into_iter().map(path).collect()
+        let names = names.into_iter();
+        names.map(|name| path(name, &given)).collect()
     }
 
     /// Returns the request for some paths, on these CPUs.
     pub fn request(&self, paths: &[PacketPath], cpus: [u32; 2]) -> PacketRequest {
         PacketRequest {
             paths: paths.iter().map(|path| path.name.clone()).collect(),
+            forwarders: paths.iter().filter_map(PacketPath::given).collect(),
             sizes: self.size.clone(),
             rings: self.ring.iter().map(|ring| (*ring).into()).collect(),
             directions: self.direction.iter().map(|it| (*it).into()).collect(),
@@ -160,6 +160,21 @@ impl NetArgs {
             seed: self.seed.unwrap_or_else(trapline_runner::random_seed),
         }
     }
+}
+
+/// Returns the path with this name, one of those that the user has given or a known one.
+///
+/// # Errors
+/// There is none.
+pub fn path(name: &str, given: &[PacketPath]) -> Result<PacketPath, Failure> {
+    let given = given.iter().find(|path| path.name == name).cloned();
+    given.or_else(|| PacketPath::known(name)).ok_or_else(|| {
+        let known = PacketPath::names().join(", ");
+        Failure::usage(
+            format!("unknown value '{name}' for '--path'"),
+            format!("choose from {known}, or give it with --forwarder {name}=COMMAND"),
+        )
+    })
 }
 
 /// Parses `NAME=COMMAND`.

@@ -220,7 +220,9 @@ impl Contents for InnerTraplineVmm {
     fn facts(&self) -> Result<Facts, Error> {
         let processor = ("processor".to_owned(), WITHOUT_SMAP.to_owned());
         let is_process = self.hypervisor == Hypervisor::Process;
-        Ok(is_process.then_some(processor).into_iter().collect())
+        let switch = self.switch.as_deref().map(network::switch_fact);
+        let facts = is_process.then_some(processor).into_iter();
+        Ok(facts.chain(switch.transpose()?).collect())
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use super::{Direction, Frames, Ring};
 use crate::expand::Order;
 use crate::named::each;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// A request.
@@ -11,6 +12,8 @@ use std::str::FromStr;
 pub struct PacketRequest {
     /// Names of the paths.
     pub paths: Vec<String>,
+    /// Name and command of those that are no known ones.
+    pub forwarders: Vec<[String; 2]>,
     /// Sizes of frames, in bytes without checksum.
     pub sizes: Vec<u32>,
     /// Formats of queues.
@@ -55,6 +58,14 @@ impl PacketRequest {
     pub const SIZES: [u32; 3] = [60, 200, 1500];
     /// Default number of rounds: the smallest whose ratios have an interval of 93.75%.
     pub const ROUNDS: u32 = 5;
+    /// Numbers of rounds that can be asked for.
+    pub const MOST_ROUNDS: RangeInclusive<u32> = 1..=1_000;
+    /// Default duration of a trial, in milliseconds.
+    pub const MILLISECONDS: u32 = 300;
+    /// Durations that can be asked for.
+    pub const DURATIONS: RangeInclusive<u32> = 10..=600_000;
+    /// Sizes of a frame, in bytes without checksum.
+    pub const FRAME: RangeInclusive<u32> = 60..=1514;
 
     /// Returns the trials in the order of their execution.
     pub fn expand(&self) -> Vec<PlannedTrial> {
@@ -113,6 +124,11 @@ impl fmt::Display for PacketRequest {
             self.rounds,
             self.seed,
         )?;
+        for [name, command] in &self.forwarders {
+            let word = format!("{name}={command}");
+            let quoted = shlex::try_quote(&word).map_err(|_| fmt::Error)?;
+            write!(f, " --forwarder {quoted}")?;
+        }
         if let Some(rate) = self.rate {
             write!(f, " --load {rate}")?;
         }
@@ -133,9 +149,10 @@ impl FromStr for PacketRequest {
 }
 
 fn parse(text: &str) -> Option<PacketRequest> {
-    let words: Vec<_> = text.strip_prefix(COMMAND)?.split_whitespace().collect();
+    let words = shlex::split(text.strip_prefix(COMMAND)?)?;
     let mut request = PacketRequest {
         paths: Vec::new(),
+        forwarders: Vec::new(),
         sizes: Vec::new(),
         rings: Vec::new(),
         directions: Vec::new(),
@@ -150,7 +167,7 @@ fn parse(text: &str) -> Option<PacketRequest> {
         let [name, value] = pair else {
             return None;
         };
-        match *name {
+        match name.as_str() {
             "--path" => request.paths = value.split(',').map(str::to_owned).collect(),
             "--size" => request.sizes = each(value, |size| size.parse().ok())?,
             "--ring" => request.rings = each(value, Ring::from_name)?,
@@ -159,7 +176,12 @@ fn parse(text: &str) -> Option<PacketRequest> {
             "--rounds" => request.rounds = value.parse().ok()?,
             "--cpus" => request.cpus = each(value, |cpu| cpu.parse().ok())?.try_into().ok()?,
             "--seed" => request.seed = value.parse().ok()?,
-            "--load" if *value == "search" => request.search = true,
+            "--forwarder" => {
+                let (name, command) = value.split_once('=')?;
+                let forwarder = [name.to_owned(), command.to_owned()];
+                request.forwarders.push(forwarder);
+            }
+            "--load" if value == "search" => request.search = true,
             "--load" => request.rate = Some(value.parse().ok()?),
             _ => return None,
         }
@@ -173,7 +195,8 @@ mod tests {
 
     fn request() -> PacketRequest {
         PacketRequest {
-            paths: vec!["switch".to_owned(), "veth".to_owned()],
+            paths: vec!["switch".to_owned(), "mine".to_owned()],
+            forwarders: vec![["mine", "my 'own switch' {a} {b}"].map(str::to_owned)],
             sizes: vec![60, 1500],
             rings: vec![Ring::Split, Ring::Packed],
             directions: vec![Direction::Both],

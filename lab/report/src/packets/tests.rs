@@ -5,6 +5,7 @@ use trapline_model::packets::{Direction, PlannedTrial, Ring};
 fn request(paths: &[&str]) -> PacketRequest {
     PacketRequest {
         paths: paths.iter().map(|it| (*it).to_owned()).collect(),
+        forwarders: Vec::new(),
         sizes: vec![60],
         rings: vec![Ring::Split],
         directions: vec![Direction::One],

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use thiserror::Error;
 use trapline_monitor::virtio::net::{FRAMES, PAIRS};
 use trapline_monitor::virtio::{Layout, Memory, EVENT_INDEX, INDIRECT, VERSION_1};
 use vhost::vhost_user::message::{VhostUserHeaderFlag, VhostUserProtocolFeatures};
@@ -29,6 +30,42 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// `poll` ignores it.
 const NO_DESCRIPTOR: RawFd = -1;
 
+/// The reason why a process cannot serve a card.
+#[derive(Debug, Error)]
+pub enum BackendError {
+    /// There is no process, or it does not answer.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It lacks features that a card needs.
+    #[error("the process lacks features {missing:#x} of {offered:#x}")]
+    Features {
+        /// Those it lacks.
+        missing: u64,
+        /// Those it has.
+        offered: u64,
+    },
+    /// It supports fewer queues.
+    #[error("the process supports {supported} pairs of queues, not {asked}")]
+    Pairs {
+        /// Pairs that it supports.
+        supported: u64,
+        /// Pairs of the card.
+        asked: u16,
+    },
+}
+
+impl From<vhost::Error> for BackendError {
+    fn from(error: vhost::Error) -> Self {
+        Self::Io(io::Error::other(error))
+    }
+}
+
+impl From<vhost::vhost_user::Error> for BackendError {
+    fn from(error: vhost::vhost_user::Error) -> Self {
+        Self::Io(io::Error::other(error))
+    }
+}
+
 /// A connected process.
 pub struct Backend {
     frontend: Frontend,
@@ -38,32 +75,34 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Connects to the socket at `path`, or uses the connected one of a descriptor.
-    pub fn connect(path: &Path, pairs: u16) -> io::Result<Self> {
-        match of_path(path) {
-            None => Self::negotiate(UnixStream::connect(path)?, pairs, Some(path.into())),
+    /// Connects to the socket at `path`, or uses the connected one of a descriptor, and checks what the process supports.
+    pub fn connect(path: &Path, pairs: u16) -> Result<Self, BackendError> {
+        let (socket, path) = match of_path(path) {
+            None => (UnixStream::connect(path)?, Some(path.into())),
             // SAFETY: an open descriptor that the parent process has passed for this purpose only.
-            Some(fd) => Self::negotiate(unsafe { UnixStream::from_raw_fd(fd) }, pairs, None),
-        }
+            Some(fd) => (unsafe { UnixStream::from_raw_fd(fd) }, None),
+        };
+        let same = socket.try_clone()?;
+        let backend = Self::negotiate(socket, pairs, path)?;
+        check_pairs(same, pairs)?;
+        Ok(backend)
     }
 
-    fn negotiate(socket: UnixStream, pairs: u16, path: Option<PathBuf>) -> io::Result<Self> {
+    fn negotiate(
+        socket: UnixStream,
+        pairs: u16,
+        path: Option<PathBuf>,
+    ) -> Result<Self, BackendError> {
         socket.set_read_timeout(Some(PATIENCE))?;
         let mut frontend = Frontend::from_stream(socket, 2 * u64::from(pairs));
-        frontend.set_owner().map_err(io::Error::other)?;
-        let offered = frontend.get_features().map_err(io::Error::other)?;
+        frontend.set_owner()?;
+        let offered = frontend.get_features()?;
         let needed = VERSION_1 | PROTOCOL | if pairs > 1 { PAIRS } else { 0 };
         if offered & needed != needed {
             let missing = needed & !offered;
-            return Err(io::Error::other(format!(
-                "the process lacks features {missing:#x} of {offered:#x}"
-            )));
+            return Err(BackendError::Features { missing, offered });
         }
-        let known = VhostUserProtocolFeatures::MQ | VhostUserProtocolFeatures::REPLY_ACK;
-        let protocol = frontend.get_protocol_features();
-        let protocol = protocol.map_err(io::Error::other)? & known;
-        let set = frontend.set_protocol_features(protocol);
-        set.map_err(io::Error::other)?;
+        let protocol = accept_protocol(&mut frontend)?;
         if protocol.contains(VhostUserProtocolFeatures::REPLY_ACK) {
             frontend.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
         }
@@ -77,6 +116,29 @@ impl Backend {
     /// Returns the features that the process offers.
     pub fn offered(&self) -> u64 {
         self.offered
+    }
+}
+
+/// Accepts the features of the protocol that are known here, and returns them.
+fn accept_protocol(frontend: &mut Frontend) -> Result<VhostUserProtocolFeatures, BackendError> {
+    let known = VhostUserProtocolFeatures::MQ | VhostUserProtocolFeatures::REPLY_ACK;
+    let protocol = frontend.get_protocol_features()? & known;
+    frontend.set_protocol_features(protocol)?;
+    Ok(protocol)
+}
+
+/// Checks that the process supports so many pairs of queues (`VHOST_USER_GET_QUEUE_NUM`).
+fn check_pairs(socket: UnixStream, asked: u16) -> Result<(), BackendError> {
+    // Another front end of the same connection: `Frontend` takes the answer, a number of pairs, as its number of queues.
+    let mut frontend = Frontend::from_stream(socket, 0);
+    frontend.get_features()?;
+    if !accept_protocol(&mut frontend)?.contains(VhostUserProtocolFeatures::MQ) {
+        return Ok(());
+    }
+    let supported = frontend.get_queue_num()?;
+    match supported < asked.into() {
+        true => Err(BackendError::Pairs { supported, asked }),
+        false => Ok(()),
     }
 }
 
@@ -179,11 +241,11 @@ impl Link {
 
     /// Connects again. Returns true if there is a process.
     pub fn reconnect(&mut self) -> bool {
-        let connected = self
-            .path
-            .as_deref()
-            .map(|path| Backend::connect(path, self.pairs));
-        self.backend = connected.and_then(io::Result::ok);
+        let path = self.path.as_deref();
+        let socket = path.and_then(|path| UnixStream::connect(path).ok());
+        // A process with fewer queues than the one before refuses those that it lacks.
+        let connected = socket.map(|it| Backend::negotiate(it, self.pairs, self.path.clone()));
+        self.backend = connected.and_then(Result::ok);
         self.backend.is_some()
     }
 

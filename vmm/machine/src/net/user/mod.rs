@@ -7,7 +7,7 @@
 
 mod link;
 
-pub use link::{Backend, Link};
+pub use link::{Backend, BackendError, Link};
 
 use crate::virtio::Slot;
 use crate::Failure;
@@ -184,10 +184,15 @@ impl Device for UserCard {
 /// There is no process, or it lacks a feature.
 pub fn connect(path: &Path, mac: Option<Mac>, pairs: u16) -> Result<(UserCard, Backend), Failure> {
     let backend = Backend::connect(path, pairs).map_err(|error| {
+        let remedy = match error {
+            BackendError::Pairs { supported, .. } => format!("queues={supported} or fewer"),
+            _ => format!(
+                "start the switch before: trapline-switch --listen {}",
+                path.display()
+            ),
+        };
         let path = path.display();
-        Failure::Host(format!(
-            "--net vhost-user={path}: {error}\nhelp: start the switch before: trapline-switch --listen {path}"
-        ))
+        Failure::Host(format!("--net vhost-user={path}: {error}\nhelp: {remedy}"))
     })?;
     let mac = mac.unwrap_or_else(|| super::mac_for(&path.to_string_lossy()));
     Ok((UserCard::new(mac, pairs, backend.offered()), backend))

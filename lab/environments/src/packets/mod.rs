@@ -1,5 +1,10 @@
 //! Trials of packets: forwarders, and the program that sends frames through them.
 
+mod path;
+
+pub use path::PacketPath;
+
+use path::{Kind, Ports, Program};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process;
@@ -14,126 +19,8 @@ const OPEN: Duration = Duration::from_secs(20);
 /// Interval of checks for them.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// A way of frames from one port to another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PacketPath {
-    /// Its name.
-    pub name: String,
-    kind: Kind,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
-    /// A forwarder between vhost-user sockets, as words with `{a}`, `{b}`, `{cpu}` and `{other}`.
-    VhostUser {
-        command: Vec<String>,
-        remedy: &'static str,
-    },
-    /// A network of Linux, by its name in trapline-traffic.
-    Kernel(&'static str),
-    /// `vde_switch`, in the same form.
-    Vde {
-        command: Vec<String>,
-        remedy: &'static str,
-    },
-}
-
-/// A path of the table.
-struct KnownPath {
-    name: &'static str,
-    /// The forwarder; `None` if it is Linux.
-    command: Option<&'static str>,
-    /// Its ports are those of VDE, not vhost-user.
-    is_vde: bool,
-    remedy: &'static str,
-}
-
-/// Paths that have a name.
-const KNOWN: [KnownPath; 5] = [
-    KnownPath {
-        name: "switch",
-        command: Some("trapline-switch --poll --cpu {cpu} --listen {a} --listen {b}"),
-        is_vde: false,
-        remedy: "make build",
-    },
-    KnownPath {
-        name: "testpmd",
-        // Without huge pages; the defaults for memory and buffers do not fit there.
-        command: Some(
-            "dpdk-testpmd --no-huge -m 1024 --no-telemetry --no-pci -l {cpu},{other} --main-lcore {other} \
-             --file-prefix={a} --vdev net_vhost0,iface={a},queues=1 --vdev net_vhost1,iface={b},queues=1 -- \
-             --nb-cores=1 --burst=64 --total-num-mbufs=8192 --forward-mode=io --auto-start --no-mlockall -i",
-        ),
-        is_vde: false,
-        remedy: "apt-get install dpdk",
-    },
-    KnownPath {
-        name: "veth",
-        command: None,
-        is_vde: false,
-        remedy: "",
-    },
-    KnownPath {
-        name: "bridge",
-        command: None,
-        is_vde: false,
-        remedy: "",
-    },
-    KnownPath {
-        name: "vde",
-        command: Some("vde_switch --sock {a}"),
-        is_vde: true,
-        remedy: "apt-get install vde2",
-    },
-];
-
-impl PacketPath {
-    /// Returns the names of all known paths.
-    pub fn names() -> [&'static str; KNOWN.len()] {
-        KNOWN.map(|path| path.name)
-    }
-
-    /// Returns a known path.
-    pub fn known(name: &str) -> Option<Self> {
-        let known = KNOWN.into_iter().find(|path| path.name == name)?;
-        let remedy = known.remedy;
-        let words = |command: &str| command.split_whitespace().map(str::to_owned).collect();
-        let kind = match (known.command.map(words), known.is_vde) {
-            (None, _) => Kind::Kernel(known.name),
-            (Some(command), true) => Kind::Vde { command, remedy },
-            (Some(command), false) => Kind::VhostUser { command, remedy },
-        };
-        Some(Self {
-            name: name.to_owned(),
-            kind,
-        })
-    }
-
-    /// Returns the path through a forwarder of the user's.
-    ///
-    /// # Errors
-    /// The command is invalid, with the reason.
-    pub fn custom(name: &str, command: &str) -> Result<Self, String> {
-        let words = shlex::split(command).ok_or("a quote is not closed")?;
-        for placeholder in ["{a}", "{b}"] {
-            if !words.iter().any(|word| word.contains(placeholder)) {
-                return Err(format!("{placeholder} is missing, a socket's path"));
-            }
-        }
-        Ok(Self {
-            name: name.to_owned(),
-            kind: Kind::VhostUser {
-                command: words,
-                remedy: "name a program that exists",
-            },
-        })
-    }
-
-    /// Returns whether its ports are queues of virtio, so that their format matters.
-    pub fn has_rings(&self) -> bool {
-        matches!(self.kind, Kind::VhostUser { .. })
-    }
-}
+/// Trapline's own forwarder.
+const OWN_SWITCH: &str = "trapline-switch";
 
 /// A started forwarder. It ends when this is dropped.
 pub struct Forwarder {
@@ -161,23 +48,13 @@ impl Forwarder {
             traffic,
             cpus,
         };
-        let (words, remedy) = match &path.kind {
-            Kind::Kernel(_) => return Ok(forwarder),
-            Kind::VhostUser { command, remedy } | Kind::Vde { command, remedy } => {
-                (command, *remedy)
-            }
+        let Kind::Program(program) = &path.kind else {
+            return Ok(forwarder);
         };
-        let words: Vec<String> = words.iter().map(|word| forwarder.filled(word)).collect();
-        let (program, arguments) = words.split_first().ok_or_else(|| {
-            Error::missing("the command of the forwarder is empty", "name a program")
-        })?;
-        let file = match program.as_str() {
-            "trapline-switch" => own_program(parts, program)?,
-            _ => find_program(program)
-                .ok_or_else(|| Error::missing(format!("{program} is not installed"), remedy))?,
-        };
-        let mut command = Command::new(file).with_terminal();
-        for argument in arguments {
+        let words = program.command.iter();
+        let words: Vec<String> = words.map(|word| forwarder.filled(word, parts)).collect();
+        let mut command = Command::new(find(program, parts)?).with_terminal();
+        for argument in &words[1..] {
             command = command.arg(argument);
         }
         forwarder.process = Some(Process::start(&command)?);
@@ -189,23 +66,27 @@ impl Forwarder {
         self.directory.path().join(name)
     }
 
-    fn filled(&self, word: &str) -> String {
+    fn filled(&self, word: &str, parts: &Parts) -> String {
         let [ports, forwarder] = self.cpus;
         let path = |name| self.socket(name).display().to_string();
+        let switch = parts.directory().join(OWN_SWITCH);
         word.replace("{a}", &path("a"))
             .replace("{b}", &path("b"))
+            .replace("{directory}", &self.directory.path().display().to_string())
+            .replace(path::SWITCH, &switch.display().to_string())
+            .replace("{mask}", &format!("{:#x}", 1_u128 << (forwarder % 128)))
             .replace("{cpu}", &forwarder.to_string())
             .replace("{other}", &ports.to_string())
     }
 
     /// Waits until the sockets are there.
     fn wait(&self, command: &str) -> Result<(), Error> {
-        let sockets = match self.kind {
-            Kind::Vde { .. } => vec![self.socket("a").join("ctl")],
-            _ => vec![self.socket("a"), self.socket("b")],
+        let Kind::Program(program) = &self.kind else {
+            return Ok(());
         };
+        let sockets = program.ports.sockets();
         let deadline = Instant::now() + OPEN;
-        while !sockets.iter().all(|socket| socket.exists()) {
+        while !sockets.iter().all(|name| self.socket(name).exists()) {
             if Instant::now() > deadline || self.has_ended() {
                 return Err(Error::missing(
                     "the forwarder opens no sockets",
@@ -215,6 +96,10 @@ impl Forwarder {
             std::thread::sleep(INTERVAL);
         }
         Ok(())
+    }
+
+    fn has_taps(&self) -> bool {
+        matches!(&self.kind, Kind::Program(program) if program.ports == Ports::Taps)
     }
 
     fn has_ended(&self) -> bool {
@@ -242,10 +127,13 @@ impl Forwarder {
     ) -> Result<TrialFigures, Error> {
         let [ports, forwarder] = self.cpus;
         let mut command = process::Command::new(&self.traffic);
-        match self.kind {
-            Kind::VhostUser { .. } => command.args([self.socket("a"), self.socket("b")]),
-            Kind::Kernel(name) => command.args(["--kernel", name]),
-            Kind::Vde { .. } => command.arg("--vde").arg(self.socket("a")),
+        match &self.kind {
+            Kind::Linux(name) => command.args(["--kernel", name]),
+            Kind::Program(program) => match program.ports {
+                Ports::VhostUser => command.args([self.socket("a"), self.socket("b")]),
+                Ports::Vde => command.arg("--vde").arg(self.socket("a")),
+                Ports::Taps => command.args(["interface:port-a", "interface:port-b"]),
+            },
         };
         let mut option = |name: &str, value: String| {
             command.args([name, &value]);
@@ -260,6 +148,9 @@ impl Forwarder {
         }
         if let Some(process) = &self.process {
             option("--switch-process", process.pid().to_string());
+            if self.has_taps() {
+                option("--namespace", process.pid().to_string());
+            }
         }
         if frames.ring == Ring::Packed {
             command.arg("--packed");
@@ -271,6 +162,39 @@ impl Forwarder {
         }
         parse(&output.stdout, rate.is_some())
             .ok_or_else(|| Error::unavailable("trapline-traffic of another version"))
+    }
+}
+
+/// Checks that the programs of a path are installed.
+///
+/// # Errors
+/// One is missing.
+pub fn check(path: &PacketPath, parts: &Parts) -> Result<(), Error> {
+    match &path.kind {
+        Kind::Linux(_) => Ok(()),
+        Kind::Program(program) => find(program, parts).map(drop),
+    }
+}
+
+/// Returns the program of a forwarder, if all that it needs are installed.
+fn find(program: &Program, parts: &Parts) -> Result<PathBuf, Error> {
+    let own = || own_program(parts, OWN_SWITCH);
+    let installed = |name: &str| {
+        let missing = || Error::missing(format!("{name} is not installed"), program.remedy);
+        find_program(name).ok_or_else(missing)
+    };
+    for name in program.needs {
+        installed(name)?;
+    }
+    let is_own = |word: &String| word == path::SWITCH;
+    match program.command.first() {
+        Some(first) if is_own(first) => own(),
+        first => {
+            if program.command.iter().any(is_own) {
+                own()?;
+            }
+            installed(first.map(String::as_str).unwrap_or_default())
+        }
     }
 }
 

@@ -1,0 +1,193 @@
+//! Ways of frames from one port to another.
+
+/// Placeholder of `trapline-switch`.
+pub(super) const SWITCH: &str = "{switch}";
+
+/// A way of frames from one port to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketPath {
+    /// Its name.
+    pub name: String,
+    /// Command as the user has given it; `None` for a known path.
+    given: Option<String>,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A network of Linux, by its name in trapline-traffic.
+    Linux(&'static str),
+    /// A forwarder.
+    Program(Program),
+}
+
+/// A forwarder that is a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Program {
+    pub ports: Ports,
+    /// Its words, with `{a}` and `{b}` for sockets, `{directory}` for theirs, `{cpu}` and `{other}` for the CPUs of the forwarder and
+    /// of the ports, `{mask}` for the mask of the first, and [`SWITCH`].
+    pub command: Vec<String>,
+    /// Programs that it starts.
+    pub needs: &'static [&'static str],
+    pub remedy: &'static str,
+}
+
+/// Kind of a forwarder's ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ports {
+    /// Sockets of vhost-user.
+    VhostUser,
+    /// The directory of a VDE switch.
+    Vde,
+    /// Taps in network namespaces of the forwarder.
+    Taps,
+}
+
+impl Ports {
+    /// Returns the sockets that a forwarder opens when it is ready.
+    pub fn sockets(self) -> &'static [&'static str] {
+        match self {
+            Self::VhostUser => &["a", "b"],
+            Self::Vde => &["a/ctl"],
+            Self::Taps => &["a"],
+        }
+    }
+}
+
+/// A path of the table.
+struct KnownPath {
+    name: &'static str,
+    /// Ports and command of the forwarder; `None` if it is Linux.
+    program: Option<(Ports, &'static str)>,
+    needs: &'static [&'static str],
+    remedy: &'static str,
+}
+
+const fn linux(name: &'static str) -> KnownPath {
+    KnownPath {
+        name,
+        program: None,
+        needs: &[],
+        remedy: "",
+    }
+}
+
+/// Paths that have a name.
+const KNOWN: [KnownPath; 5] = [
+    KnownPath {
+        name: "switch",
+        program: Some((
+            Ports::VhostUser,
+            "{switch} --poll --cpu {cpu} --listen {a} --listen {b}",
+        )),
+        needs: &[],
+        remedy: "make build",
+    },
+    KnownPath {
+        name: "testpmd",
+        // Without huge pages; the defaults for memory and buffers do not fit there.
+        program: Some((
+            Ports::VhostUser,
+            "dpdk-testpmd --no-huge -m 1024 --no-telemetry --no-pci -l {cpu},{other} --main-lcore {other} \
+             --file-prefix={a} --vdev net_vhost0,iface={a},queues=1 --vdev net_vhost1,iface={b},queues=1 -- \
+             --nb-cores=1 --burst=64 --total-num-mbufs=8192 --forward-mode=io --auto-start --no-mlockall -i",
+        )),
+        needs: &[],
+        remedy: "apt-get install dpdk",
+    },
+    linux("veth"),
+    linux("bridge"),
+    KnownPath {
+        name: "vde",
+        program: Some((Ports::Vde, "vde_switch --sock {a}")),
+        needs: &[],
+        remedy: "apt-get install vde2",
+    },
+];
+
+impl PacketPath {
+    /// Returns the names of all known paths.
+    pub fn names() -> [&'static str; KNOWN.len()] {
+        KNOWN.map(|path| path.name)
+    }
+
+    /// Returns a known path.
+    pub fn known(name: &str) -> Option<Self> {
+        let known = KNOWN.into_iter().find(|path| path.name == name)?;
+        let program = |(ports, command)| {
+            Kind::Program(Program {
+                ports,
+                command: shlex::split(command).unwrap_or_default(),
+                needs: known.needs,
+                remedy: known.remedy,
+            })
+        };
+        Some(Self {
+            name: name.to_owned(),
+            given: None,
+            kind: known.program.map_or(Kind::Linux(known.name), program),
+        })
+    }
+
+    /// Returns the path through a forwarder of the user's.
+    ///
+    /// # Errors
+    /// The command is invalid, with the reason.
+    pub fn custom(name: &str, command: &str) -> Result<Self, String> {
+        let words = shlex::split(command).ok_or("a quote is not closed")?;
+        for placeholder in ["{a}", "{b}"] {
+            if !words.iter().any(|word| word.contains(placeholder)) {
+                return Err(format!("{placeholder} is missing, a socket's path"));
+            }
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            given: Some(command.to_owned()),
+            kind: Kind::Program(Program {
+                ports: Ports::VhostUser,
+                command: words,
+                needs: &[],
+                remedy: "name a program that exists",
+            }),
+        })
+    }
+
+    /// Returns name and command if the user has given them.
+    pub fn given(&self) -> Option<[String; 2]> {
+        Some([self.name.clone(), self.given.clone()?])
+    }
+
+    /// Returns whether its ports are queues of virtio, so that their format matters.
+    pub fn has_rings(&self) -> bool {
+        match &self.kind {
+            Kind::Linux(_) => false,
+            Kind::Program(program) => program.ports == Ports::VhostUser,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_command_is_one() {
+        for name in PacketPath::names() {
+            let path = PacketPath::known(name).unwrap();
+            assert_eq!((path.name.as_str(), path.given()), (name, None));
+            if let Kind::Program(program) = path.kind {
+                assert!(program.command.len() > 1, "{name}");
+                assert!(!program.remedy.is_empty(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn command_of_the_user_is_kept_as_it_was_given() {
+        let command = "./mine 'a b' {a} {b}";
+        let path = PacketPath::custom("mine", command).unwrap();
+        assert_eq!(path.given(), Some(["mine", command].map(str::to_owned)));
+        assert!(path.has_rings());
+    }
+}
