@@ -139,7 +139,9 @@ mod tests {
     #[test]
     fn exchanges_are_the_operations_of_the_workload() {
         let exchanges = Exchange::ALL.into_iter().map(|(_, op)| op);
-        let ops: Vec<_> = exchanges.chain(packet::LENGTHS.map(|(op, _)| op)).collect();
+        let ops: Vec<_> = exchanges
+            .chain(packet::OPERATIONS.map(|(op, _)| op))
+            .collect();
         assert_eq!(ops, Workload::Net.operations().collect::<Vec<_>>());
         assert!((0..1000).all(|number| ping(number) < SEND));
     }

@@ -2,8 +2,7 @@
 //!
 //! To add an operation, see docs/internals/architecture.md.
 //!
-//! On the wire an operation is its number. In stored data and in all output it is
-//! `workload/operation`.
+//! On the wire an operation is its number. In stored data and in all output it is `workload/operation`.
 
 use crate::workload::Workload;
 
@@ -13,8 +12,7 @@ pub type OpSet = u128;
 /// Quantity that a figure of an operation reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
-    /// Clock ticks per operation: nanoseconds on the wall clock, instructions on the instruction
-    /// clock.
+    /// Clock ticks per operation: nanoseconds on the wall clock, instructions on the instruction clock.
     Time,
     /// Bytes per clock tick: MB/s on the wall clock, MB per 10^9 instructions on the instruction
     /// clock.
@@ -46,7 +44,7 @@ pub enum Measure {
 pub enum Need {
     /// No capability: runs everywhere.
     Nothing,
-    /// Processes of an operating system, or of the image at ring 0.
+    /// Processes of an operating system, or of the image.
     Processes,
     /// A serial port whose scratch register keeps its value, [`crate::platform::SERIAL_SCRATCH`].
     ScratchRegister,
@@ -331,6 +329,8 @@ operations! {
         "one of 1,024 frames of 64 bytes sent to another guest on a switch, until that has checked them all";
     Packet1500 = 93, Net, "packet-1500", Batch, Network,
         "one of 1,024 frames of 1,500 bytes sent to another guest on a switch, until that has checked them all";
+    PacketPing = 94, Net, "packet-ping", Batch, Network,
+        "one frame of 60 bytes sent to another guest on a switch, until its answer arrives";
 }
 
 impl Op {

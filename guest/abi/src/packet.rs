@@ -5,16 +5,31 @@
 //! their way, as many as a receiver has buffers, so that a switch loses none. A number of 0 begins anew. After a frame with
 //! wrong content the receiver answers with [`DAMAGED`].
 //!
+//! A frame from the sender of the type of acknowledgements is a ping, which the receiver answers at once with its number.
+//!
 //! Content is the number in each word behind the header, as in `trapline-traffic`.
 
 use crate::operation::{Op, OpSet};
 
-/// Operations with the lengths of their frames.
-pub const LENGTHS: [(Op, usize); 2] = [(Op::Packet64, 64), (Op::Packet1500, 1500)];
+/// Frames of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frames {
+    /// [`BURST`] frames of this length, until all are acknowledged.
+    Burst(usize),
+    /// A ping of [`SMALL`] bytes, until its answer arrives.
+    Ping,
+}
+
+/// Operations with the frames of a sample.
+pub const OPERATIONS: [(Op, Frames); 3] = [
+    (Op::Packet64, Frames::Burst(64)),
+    (Op::Packet1500, Frames::Burst(1500)),
+    (Op::PacketPing, Frames::Ping),
+];
 
 /// Returns the operations.
 pub fn operations() -> OpSet {
-    LENGTHS.iter().fold(0, |set, (op, _)| set | op.bit())
+    OPERATIONS.iter().fold(0, |set, (op, _)| set | op.bit())
 }
 
 /// Bytes of destination, source and type.
@@ -22,6 +37,9 @@ pub const HEADER: usize = 14;
 
 /// Shortest frame.
 pub const SHORTEST: usize = HEADER + 8;
+
+/// Bytes of an acknowledgement or a ping: the shortest frame of Ethernet, without its checksum.
+pub const SMALL: usize = 60;
 
 /// Type of numbered frames: for local experiments (IEEE 802, 9.2).
 pub const DATA: [u8; 2] = [0x88, 0xb5];
@@ -41,6 +59,7 @@ pub const ACKNOWLEDGED: u64 = 32;
 pub const BURST: u64 = 1024;
 
 // The last frames of a burst are acknowledged, and the sender need not wait for the one acknowledgement on its way.
+const _: () = assert!(SHORTEST <= SMALL);
 const _: () = assert!(BURST.is_multiple_of(ACKNOWLEDGED) && WINDOW >= 2 * ACKNOWLEDGED);
 
 /// Number in the answer to a damaged frame.

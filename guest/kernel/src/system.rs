@@ -18,7 +18,7 @@ use trapline_abi::platform::{
     VIRTIO_MMIO,
 };
 use trapline_abi::populate::MemoryRequest;
-use trapline_abi::{Job, Need, Op, Record};
+use trapline_abi::{packet::Frames, Job, Need, Op, Record};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
 use trapline_workloads::{Block, Machine, NoProcesses, Reason, System, Wake};
 
@@ -246,8 +246,8 @@ impl System for Kernel {
         virtio::open_switch(self.apic(), self.ports)
     }
 
-    fn send_packets(&mut self, length: usize) -> Result<(), Reason> {
-        virtio::send_packets(length)
+    fn send_packets(&mut self, frames: Frames) -> Result<(), Reason> {
+        virtio::send_packets(frames)
     }
 
     fn run_in_process(&mut self, job: &Job) -> bool {

@@ -7,6 +7,7 @@
 use crate::measure::Bench;
 use crate::system::{Reason, System};
 use trapline_abi::net::{Exchange, BYTES};
+use trapline_abi::packet::Frames;
 use trapline_abi::{packet, Op};
 
 /// Exchanges before the first sample, which grow windows and warm up code and caches.
@@ -37,13 +38,17 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
             Err(reason) => bench.skip(op, reason),
         }
     }
-    for (op, length) in packet::LENGTHS {
+    for (op, frames) in packet::OPERATIONS {
         if !bench.job.selects(op) {
             continue;
         }
-        let size = (SETTLING, bench.job.batches, packet::BURST);
+        let batches = bench.job.batches;
+        let size = match frames {
+            Frames::Burst(_) => (SETTLING, batches, packet::BURST),
+            Frames::Ping => (SETTLING, batches.saturating_mul(PINGS), 1),
+        };
         match bench.system.open_switch() {
-            Ok(()) => measure(bench, op, size, |system| system.send_packets(length)),
+            Ok(()) => measure(bench, op, size, |system| system.send_packets(frames)),
             Err(reason) => bench.skip(op, reason),
         }
     }

@@ -10,6 +10,7 @@ use core::ptr::NonNull;
 use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::job::WaitMode;
 use trapline_abi::net::Exchange;
+use trapline_abi::packet::Frames;
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{Job, Op, Record};
 
@@ -188,12 +189,11 @@ pub trait System {
         Err(NO_SWITCH)
     }
 
-    /// Sends [`trapline_abi::packet::BURST`] frames of `length` bytes, until the other guest has checked them. Called only
-    /// after [`Self::open_switch`].
+    /// Sends frames until the other guest has checked and answered them. Called only after [`Self::open_switch`].
     ///
     /// # Errors
     /// The card fails, or a frame was lost or damaged.
-    fn send_packets(&mut self, _length: usize) -> Result<(), Reason> {
+    fn send_packets(&mut self, _frames: Frames) -> Result<(), Reason> {
         Err(NO_SWITCH)
     }
 

@@ -209,6 +209,7 @@ fn assert_noise_is_contained(id: EnvironmentId) -> Option<Observation> {
 #[test]
 fn misbehaving_programs_are_contained() {
     for id in [
+        EnvironmentId::KVM,
         EnvironmentId::QEMU_TCG,
         EnvironmentId::SIM,
         EnvironmentId::SIM_KVM,

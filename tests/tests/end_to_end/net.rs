@@ -101,7 +101,7 @@ fn pings_are_explained() {
 
 /// Measures packets in `environment`; returns nothing if they are skipped.
 fn packets(place: &Place, environment: &str, words: &[&str]) -> Option<()> {
-    let selection = "net/packet-64,net/packet-1500";
+    let selection = "net/packet-64,net/packet-1500,net/packet-ping";
     let own = ["--env", environment, "--workload", selection];
     let json = place.measure(&[&own, words].concat());
     let cells = json["cells"].as_array().expect("list");
@@ -109,7 +109,7 @@ fn packets(place: &Place, environment: &str, words: &[&str]) -> Option<()> {
         skip("packets between guests", reason);
         return None;
     }
-    assert_eq!(cells.len(), 2);
+    assert_eq!(cells.len(), 3);
     for cell in cells {
         assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
     }

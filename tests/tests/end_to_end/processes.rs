@@ -39,6 +39,21 @@ fn process_operations_are_measured_on_the_host() {
     assert_eq!(cell(&json, "host", "fork")["ratio"], 1.0);
 }
 
+/// At ring 3, where KVM emulates ring 0: the VMM has the address spaces.
+#[test]
+fn process_operations_of_the_image_are_measured_in_kvm() {
+    let place = Place::new();
+    if !place.has("kvm", "processes of the image on this host") {
+        return;
+    }
+    let json = place.measure(&["--env", "kvm", "--workload", "system", "--boots", "1"]);
+    let of = |operation| fastest(&json, "kvm", operation);
+    assert!(of("exec") > of("fork"), "exec includes a fork");
+    assert!(of("make") > 8.0 * of("exec"), "a script has eight steps");
+    assert!(of("context-switch") > of("pipe"), "{json:#}");
+    assert!(of("page-fault") > of("syscall"), "{json:#}");
+}
+
 #[test]
 fn process_operations_of_linux_are_exact() {
     let feature = "processes on the instruction clock";

@@ -62,6 +62,8 @@ pub struct System {
     pub gdt: Table,
     pub idt: Table,
     pub cr0: u64,
+    /// Address of the last page fault. Backend `process` has none.
+    pub cr2: u64,
     pub cr3: u64,
     pub cr4: u64,
     pub efer: u64,

@@ -33,7 +33,7 @@ macro_rules! with_system_fields {
         $apply!(
             [cs, ds, es, fs, gs, ss, tr, ldt],
             [gdt, idt],
-            [cr0, cr3, cr4, efer]
+            [cr0, cr2, cr3, cr4, efer]
         )
     };
 }
@@ -143,9 +143,10 @@ mod tests {
             gdt: table(9),
             idt: table(10),
             cr0: 11,
-            cr3: 12,
-            cr4: 13,
-            efer: 14,
+            cr2: 12,
+            cr3: 13,
+            cr4: 14,
+            efer: 15,
         };
         let mut sregs = kvm_sregs::default();
         put_system(&system, &mut sregs);

@@ -18,12 +18,20 @@ pub struct Machine<V> {
 }
 
 impl<V: Vcpu> Machine<V> {
-    /// Creates a VM. `interrupts` is the address of the guest's interrupt count in `memory`.
-    pub fn new(vcpu: V, host: Host, memory: Arc<Region>, interrupts: Option<Gpa>) -> Self {
+    /// Creates a VM. `interrupts` is the address of the guest's interrupt count in `memory`, `ring` the guest's privilege
+    /// ring.
+    pub fn new(
+        vcpu: V,
+        host: Host,
+        memory: Arc<Region>,
+        interrupts: Option<Gpa>,
+        ring: u8,
+    ) -> Self {
         let config = IoBusConfig {
             idle: interrupts.is_some(),
             ticker: host.ticker.is_some(),
             hotplug: host.memory.is_some(),
+            spaces: ring == 3,
             ..IoBusConfig::default()
         };
         Self {

@@ -113,7 +113,7 @@ fn run_ready<V: Vm + Send + 'static>(
     if let Some(how) = settings.populate {
         host.memory = Some(Box::new(VmMemory::new(vm, how, has_huge_pages)));
     }
-    let mut machine = Machine::new(vcpu, host, memory, interrupts);
+    let mut machine = Machine::new(vcpu, host, memory, interrupts, ring);
     sandbox::enter_vcpu_filter(settings.role(), settings.sandbox)?;
     let starting = || {
         events.stage(Stage::VmmEntry, stamp!(VmmEntry));

@@ -13,6 +13,7 @@ pub mod boot;
 pub mod devices;
 mod exits;
 mod run;
+mod spaces;
 mod stop;
 pub mod virtio;
 

@@ -5,6 +5,7 @@
 
 use crate::devices::{Effect, IoBus, Shell};
 use crate::exits::ExitCounters;
+use crate::spaces;
 use crate::StopReason;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -215,6 +216,7 @@ impl<S: Shell> Devices<S> {
                 }
             }
             Effect::Frame(address) => self.write_frame(address.into()),
+            Effect::Space(request) => spaces::perform(vcpu, &self.memory, request.into())?,
             Effect::SetTicker(page) => self.shell.set_ticker(page.into()),
             Effect::Hotplug(request) => {
                 let result = self.shell.hotplug(request);

@@ -206,6 +206,7 @@ impl Utcb {
             gdt: table(self.gdt),
             idt: table(self.idt),
             cr0: self.cr0,
+            cr2: self.cr2,
             cr3: self.cr3,
             cr4: self.cr4,
             efer: self.efer,
@@ -225,7 +226,7 @@ impl Utcb {
         self.gdt = wire_table(system.gdt);
         self.idt = wire_table(system.idt);
         self.cr0 = system.cr0;
-        self.cr2 = 0;
+        self.cr2 = system.cr2;
         self.cr3 = system.cr3;
         self.cr4 = system.cr4;
         self.efer = system.efer;

@@ -98,7 +98,19 @@ by_port:
     jne trapline_request_space
     ret
 
-# Page fault of a program.
+# Page fault of a program that does not reach the VMM, which reports its address on request.
+.global trapline_page_fault_entry3_by_port
+trapline_page_fault_entry3_by_port:
+    push rax
+    push rdx
+    mov qword ptr [trapline_space_request], {FAULT}
+    mov eax, offset trapline_space_request
+    mov edx, {PORT}
+    out dx, eax
+    pop rdx
+    pop rax
+
+# Page fault of a program whose address the VMM has written to the request.
 .global trapline_page_fault_entry3
 trapline_page_fault_entry3:
     push rax

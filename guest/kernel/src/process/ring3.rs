@@ -10,7 +10,9 @@ use crate::cpu::in32;
 use core::arch::{asm, global_asm};
 use core::ops::Range;
 use trapline_abi::platform::SPACES;
-use trapline_abi::spaces::{self, BY_CALL, BY_PORT, DISCARD, FLUSH, LOAD, OPEN};
+use trapline_abi::spaces::{
+    self, BY_CALL, BY_PORT, DISCARD, FAULT, FAULTS_BY_PORT, FLUSH, LOAD, OPEN,
+};
 use trapline_workloads::script::{NUMBER_BYTES, WORDS};
 use trapline_workloads::{step_program, Reason};
 
@@ -19,6 +21,7 @@ global_asm!(
     EXIT = const super::EXIT,
     PORT = const SPACES,
     LOAD = const LOAD,
+    FAULT = const FAULT,
     ENTRY = const spaces::ENTRY,
 );
 
@@ -46,6 +49,7 @@ extern "C" {
     fn trapline_request_space(operation: u64, first: u64, second: u64);
     fn trapline_page_fault_entry();
     fn trapline_page_fault_entry3();
+    fn trapline_page_fault_entry3_by_port();
     fn trapline_switch3(from: *mut *mut u64, to: *mut u64, tables: u64);
     fn trapline_return_to_child3();
     fn trapline_start_program3();
@@ -87,18 +91,20 @@ impl Ring for Ring3 {
     const IS_PROTECTED: bool = false;
 
     fn open(has_ports: bool) -> Result<(), Reason> {
-        let by_call = match if has_ports { in32(SPACES) } else { 0 } {
-            BY_CALL => 1,
-            BY_PORT => 0,
-            _ => return Err(NO_SPACES),
-        };
+        let (by_call, handler): (_, unsafe extern "C" fn()) =
+            match if has_ports { in32(SPACES) } else { 0 } {
+                BY_CALL => (1, trapline_page_fault_entry3),
+                BY_PORT => (0, trapline_page_fault_entry3),
+                FAULTS_BY_PORT => (0, trapline_page_fault_entry3_by_port),
+                _ => return Err(NO_SPACES),
+            };
         // SAFETY: no process exists.
         unsafe {
             trapline_spaces_by_call = 0;
             request(OPEN, 0, 0);
             trapline_spaces_by_call = by_call;
         }
-        set_page_fault_gate(trapline_page_fault_entry3);
+        set_page_fault_gate(handler);
         Ok(())
     }
 

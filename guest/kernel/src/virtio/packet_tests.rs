@@ -68,6 +68,43 @@ fn lost_and_damaged_frames_are_errors() {
     assert_eq!(burst(too_many), Err(reason));
 }
 
+/// Sends pings to a receiver that answers each with the numbers of `answer`.
+fn ping(answer: impl Fn(u64) -> Vec<u64> + 'static) -> Result<(), Reason> {
+    let network = move |frame: &[u8]| {
+        let sent = number(frame, SENDER, ACKNOWLEDGEMENT).expect("a ping");
+        answer(sent).into_iter().map(acknowledgement).collect()
+    };
+    let (card, _memory) = card(Config::default(), Box::new(network));
+    let mut sender = Sender::new(card).unwrap();
+    (0..100).try_for_each(|_| sender.ping())
+}
+
+#[test]
+fn ping_ends_with_its_answer_only() {
+    assert_eq!(ping(|number| vec![number]), Ok(()));
+    assert_eq!(ping(|_| vec![]), Err("nothing happens"));
+    let wrong = Err("the receiver answered a ping that was not sent");
+    assert_eq!(ping(|number| vec![number - 1]), wrong);
+    assert_eq!(ping(|_| vec![DAMAGED]), wrong);
+    assert_eq!(ping(|number| vec![number, number]), wrong);
+}
+
+#[test]
+fn receiver_answers_pings_between_frames() {
+    let ping = |count| {
+        let mut frame = vec![0; 60];
+        fill(&mut frame, [RECEIVER, SENDER], ACKNOWLEDGEMENT, count);
+        frame
+    };
+    assert_eq!(acknowledged(vec![ping(7), ping(8)]), [7, 8]);
+    let mut frames: Vec<_> = (0..32).map(|count| frame(count, 64)).collect();
+    frames.insert(9, ping(1000));
+    assert_eq!(acknowledged(frames), [1000, 32]);
+    let mut changed = ping(1);
+    changed[59] ^= 1;
+    assert_eq!(acknowledged(vec![changed]), [DAMAGED]);
+}
+
 #[test]
 fn short_queues_are_rejected() {
     let config = Config {

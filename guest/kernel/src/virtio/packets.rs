@@ -4,7 +4,7 @@ use super::card::{Card, MAX_FRAME};
 use super::transport::Access;
 use trapline_abi::packet::{
     count_of, fill, number, number_of, ACKNOWLEDGED, ACKNOWLEDGEMENT, BURST, DAMAGED, DATA,
-    RECEIVER, SENDER, SHORTEST, WINDOW,
+    RECEIVER, SENDER, SMALL, WINDOW,
 };
 use trapline_workloads::Reason;
 
@@ -15,6 +15,8 @@ pub struct Sender<A> {
     next: u64,
     /// Number of the next frame that the receiver expects, as far as it has acknowledged.
     acknowledged: u64,
+    /// Number of the last ping.
+    pings: u64,
 }
 
 impl<A: Access> Sender<A> {
@@ -28,6 +30,7 @@ impl<A: Access> Sender<A> {
             card,
             next: 0,
             acknowledged: 0,
+            pings: 0,
         })
     }
 
@@ -45,6 +48,40 @@ impl<A: Access> Sender<A> {
             }
         }
         self.card.quiesce()
+    }
+
+    /// Sends a ping and waits for its answer. No other frame is on its way.
+    ///
+    /// # Errors
+    /// The card fails, or the answer is another.
+    pub fn ping(&mut self) -> Result<(), Reason> {
+        self.pings += 1;
+        let number = self.pings;
+        if let Some(buffer) = self.card.transmitter.free() {
+            let write = |frame: &mut [u8]| fill(frame, [RECEIVER, SENDER], ACKNOWLEDGEMENT, number);
+            self.card.transmitter.send(buffer, SMALL, write);
+        }
+        self.card.notify();
+        while !self.take_answer()? {
+            self.card.wait()?;
+        }
+        self.card.quiesce()
+    }
+
+    /// Takes what was received. Returns true if it has the answer to the last ping.
+    fn take_answer(&mut self) -> Result<bool, Reason> {
+        let mut is_answered = false;
+        let port = &mut self.card.receiver;
+        while let Some((buffer, length)) = port.receive() {
+            let read = |frame: &[u8]| number(frame, RECEIVER, ACKNOWLEDGEMENT);
+            match port.read(buffer, length, read) {
+                None => {}
+                Some(number) if number == self.pings && !is_answered => is_answered = true,
+                Some(_) => return Err("the receiver answered a ping that was not sent"),
+            }
+        }
+        self.card.check()?;
+        Ok(is_answered)
     }
 
     /// Sends frames up to number `end`, as many as may be on their way.
@@ -127,10 +164,10 @@ impl<A: Access> Receiver<A> {
     #[inline(always)]
     fn turn(&mut self) -> Result<(), Reason> {
         while let Some((buffer, length)) = self.card.receiver.receive() {
-            let read = |frame: &[u8]| number(frame, SENDER, DATA);
-            match self.card.receiver.read(buffer, length, read) {
-                None => {}
-                Some(number) => self.count(count_of(number, length)),
+            match self.card.receiver.read(buffer, length, received) {
+                Received::Other => {}
+                Received::Data(number) => self.count(count_of(number, length)),
+                Received::Ping(number) => self.answer(number),
             }
         }
         self.card.notify();
@@ -160,12 +197,28 @@ impl<A: Access> Receiver<A> {
         // The sender has fewer acknowledgements on their way than there are buffers.
         if let Some(buffer) = port.free() {
             let write = |frame: &mut [u8]| fill(frame, [SENDER, RECEIVER], ACKNOWLEDGEMENT, count);
-            port.send(buffer, ACKNOWLEDGEMENT_BYTES, write);
+            port.send(buffer, SMALL, write);
         }
     }
 }
 
-/// Bytes of an acknowledgement: the shortest frame of Ethernet, without its checksum.
-const ACKNOWLEDGEMENT_BYTES: usize = 60;
+/// Frame that a receiver got, with its number.
+enum Received {
+    Data(u64),
+    Ping(u64),
+    Other,
+}
 
-const _: () = assert!(SHORTEST <= ACKNOWLEDGEMENT_BYTES && ACKNOWLEDGEMENT_BYTES <= MAX_FRAME);
+/// Returns what a received frame is.
+#[inline(always)]
+fn received(frame: &[u8]) -> Received {
+    match number(frame, SENDER, DATA) {
+        Some(number) => Received::Data(number),
+        None => match number(frame, SENDER, ACKNOWLEDGEMENT) {
+            Some(number) => Received::Ping(number),
+            None => Received::Other,
+        },
+    }
+}
+
+const _: () = assert!(SMALL <= MAX_FRAME);

@@ -7,7 +7,7 @@ use super::transport::NETWORK;
 use crate::cpu::Global;
 use crate::interrupts::Apic;
 use crate::{console, memory};
-use trapline_abi::packet::READY;
+use trapline_abi::packet::{Frames, READY};
 use trapline_abi::platform::SWITCH_MMIO;
 use trapline_workloads::Reason;
 
@@ -29,10 +29,13 @@ pub fn open(apic: Result<&Apic, Reason>, has_ports: bool) -> Result<(), Reason> 
 
 /// See [`trapline_workloads::System::send_packets`].
 #[inline(never)]
-pub fn send(length: usize) -> Result<(), Reason> {
+pub fn send(frames: Frames) -> Result<(), Reason> {
     // SAFETY: used for this call, during which no other code uses it.
     match unsafe { SENDER.get() } {
-        Some(Ok(sender)) => sender.burst(length),
+        Some(Ok(sender)) => match frames {
+            Frames::Burst(length) => sender.burst(length),
+            Frames::Ping => sender.ping(),
+        },
         Some(Err(reason)) => Err(reason),
         None => Err("the card is not open"),
     }

@@ -63,6 +63,7 @@ fn every_defect_is_detected() {
         (Defect::NoMemory, "block/read-4k-32"),
         (Defect::WrongAnswer, "net/tcp-ping"),
         (Defect::WrongAnswer, "net/packet-64"),
+        (Defect::WrongAnswer, "net/packet-ping"),
         (Defect::NeverTick, "irq/own-timer"),
         (Defect::NeverTick, "irq/host-timer"),
     ] {

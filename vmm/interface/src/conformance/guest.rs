@@ -267,6 +267,7 @@ pub(super) fn boot_state() -> BootState {
                 limit: 0xfff,
             },
             cr0: 0x8000_0033, // paging, numeric errors, extension type, monitoring, protection
+            cr2: 0,
             cr3: TOP_TABLE,
             cr4: 0x20,   // physical address extension
             efer: 0x500, // long mode, enabled and active

@@ -158,8 +158,9 @@ fn wire(ready: Ready<KvmVm>) -> (Machine<KvmVcpu>, Arc<Region>) {
     let console = Console::new(libc::STDOUT_FILENO, libc::STDIN_FILENO, kicker);
     let interrupts = Some(Gpa(direct_note().interrupts));
     let memory = Arc::clone(&ready.memory);
+    let host = Host::new(console);
     (
-        Machine::new(ready.vcpu, Host::new(console), ready.memory, interrupts),
+        Machine::new(ready.vcpu, host, ready.memory, interrupts, ready.ring),
         memory,
     )
 }

@@ -6,11 +6,14 @@ use std::fs::File;
 use std::io::{pipe, Read};
 use std::os::fd::AsRawFd;
 use trapline_abi::platform::{
-    DEBUG_CONSOLE, EXIT, EXITS_LOW, EXIT_DONE, IDLE, SERIAL_SCRATCH, VIRTIO_MAGIC, VIRTIO_MMIO,
+    DEBUG_CONSOLE, EXIT, EXITS_LOW, EXIT_DONE, IDLE, SERIAL_SCRATCH, SPACES, VIRTIO_MAGIC,
+    VIRTIO_MMIO,
 };
+use trapline_abi::spaces::{FAULT, FAULTS_BY_PORT, FAULT_ADDRESS, FLUSH, LOAD, OPEN};
 use trapline_interface::fake::{Fake, FakeVcpu, Script, Step};
 use trapline_interface::{
-    Activity, BootState, Controllers, Exit, Hypervisor, IoAddr, RegSet, Stop, VcpuId, Vm, VmSpec,
+    Access, Activity, BootState, Controllers, Exit, Hypervisor, IoAddr, RegSet, Stop, VcpuId,
+    VcpuState, Vm, VmSpec,
 };
 use trapline_monitor::ExitCounts;
 
@@ -37,9 +40,11 @@ fn machine(mut script: Script, output: &impl AsRawFd) -> Machine<FakeVcpu> {
         .unwrap();
     let memory = Arc::new(Region::new(4096).unwrap());
     memory.write(COUNT, &7u32.to_le_bytes()).unwrap();
+    vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)
+        .unwrap();
     let input = std::mem::ManuallyDrop::new(File::open("/dev/null").unwrap());
     let console = Console::new(output.as_raw_fd(), input.as_raw_fd(), vcpu.kicker());
-    Machine::new(vcpu, Host::new(console), memory, Some(Gpa(COUNT)))
+    Machine::new(vcpu, Host::new(console), memory, Some(Gpa(COUNT)), 3)
 }
 
 fn run_script(script: Script) -> (StopReason, ExitCounts, Vec<u8>) {
@@ -102,6 +107,62 @@ fn idle_halts_only_without_a_new_interrupt() {
         assert_eq!(state.activity, Some(activity));
         assert_eq!(machine.exits.counts().halt, 2);
     }
+}
+
+const REQUEST: u64 = 0x200;
+
+/// Stores a request for address spaces and makes it.
+fn request_space(address: u64, operation: u64, first: u64) -> Step {
+    let words = [operation, first, 0, 7].map(u64::to_le_bytes);
+    write(SPACES, 4, address).storing(Gpa(REQUEST), &words.concat())
+}
+
+/// Runs a guest with the page table at 0x5000, whose last page fault was at 0x1234. Returns CR3 and the request's last word.
+fn run_in_spaces(requests: &[(u64, u64, u64)]) -> (u64, u64) {
+    let (_reader, writer) = pipe().unwrap();
+    let steps = requests
+        .iter()
+        .map(|(address, operation, first)| request_space(*address, *operation, *first));
+    let last = write(EXIT, 4, EXIT_DONE.into());
+    let mut machine = machine(steps.chain([last]).collect(), &writer);
+    let mut system = machine.vcpu.state(RegSet::SYSTEM).unwrap().system.unwrap();
+    (system.cr2, system.cr3) = (0x1234, 0x5000);
+    let state = VcpuState {
+        system: Some(system),
+        ..VcpuState::default()
+    };
+    machine.vcpu.set_state(&state).unwrap();
+    assert_eq!(machine.run(|| ()).unwrap(), StopReason::Done);
+    let system = machine.vcpu.state(RegSet::SYSTEM).unwrap().system.unwrap();
+    let word = machine.devices.memory.load64(REQUEST + FAULT_ADDRESS);
+    (system.cr3, word.unwrap())
+}
+
+#[test]
+fn guest_at_ring_3_loads_page_tables_of_its_memory() {
+    let load = |table| run_in_spaces(&[(REQUEST, LOAD, table)]).0;
+    assert_eq!(load(0), 0);
+    for invalid in [8, 4096, u64::MAX, 1 << 52] {
+        assert_eq!(load(invalid), 0x5000, "{invalid:#x}");
+    }
+    assert_eq!(run_in_spaces(&[(REQUEST, FLUSH, 0)]).0, 0x5000);
+}
+
+#[test]
+fn guest_at_ring_3_reads_the_address_of_its_page_fault() {
+    assert_eq!(run_in_spaces(&[(REQUEST, FAULT, 0)]).1, 0x1234);
+    assert_eq!(run_in_spaces(&[(REQUEST, OPEN, 0), (REQUEST, 99, 0)]).1, 7);
+    for outside in [4096, 4096 - 24, u32::MAX.into()] {
+        assert_eq!(run_in_spaces(&[(outside, FAULT, 0)]), (0x5000, 7));
+    }
+}
+
+#[test]
+fn port_of_address_spaces_answers_at_ring_3() {
+    run_script(vec![
+        read(SPACES, 4),
+        write(EXIT, 4, EXIT_DONE.into()).answered(FAULTS_BY_PORT.into()),
+    ]);
 }
 
 #[test]

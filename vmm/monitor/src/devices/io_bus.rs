@@ -3,9 +3,10 @@
 use crate::devices::{Hotplug, HotplugRequest, Serial, Shell, Terminal, Transport};
 use trapline_abi::platform::{
     COM1, DEBUG_CONSOLE, EXIT, EXITS_HIGH, EXITS_LOW, FRAME, IDLE, POPULATE, POWER_CONTROL,
-    POWER_OFF, POWER_RESET, POWER_RESET_PORT, TICKER, TICKER_PRESENT, VIRTIO_MMIO,
+    POWER_OFF, POWER_RESET, POWER_RESET_PORT, SPACES, TICKER, TICKER_PRESENT, VIRTIO_MMIO,
 };
 use trapline_abi::populate::Refusal;
+use trapline_abi::spaces::FAULTS_BY_PORT;
 
 const COM1_LAST: u16 = COM1 + 7;
 
@@ -29,6 +30,8 @@ pub struct IoBusConfig {
     pub ticker: bool,
     /// Memory hotplug at port [`POPULATE`].
     pub hotplug: bool,
+    /// Address spaces of a guest at ring 3 at port [`SPACES`].
+    pub spaces: bool,
     /// Registers for power-off and reset, from [`POWER_CONTROL`].
     pub power: bool,
     /// The serial terminal sends only while RTS is set.
@@ -51,6 +54,8 @@ pub enum Effect {
     SetTicker(u32),
     /// The guest requests memory; [`IoBus::hotplug_done`] takes the result.
     Hotplug(HotplugRequest),
+    /// The guest makes the request for address spaces at this address.
+    Space(u32),
     /// The guest powers off.
     PowerOff,
     /// The guest resets the VM.
@@ -150,6 +155,7 @@ impl IoBus {
                     .write(data)
                     .map_or(Effect::None, Effect::Hotplug)
             }
+            SPACES if self.config.spaces && size == 4 => return Effect::Space(data),
             POWER_CONTROL if self.config.power && data as u8 == POWER_OFF => {
                 return Effect::PowerOff
             }
@@ -181,6 +187,7 @@ impl IoBus {
             (EXITS_HIGH, 4) => self.exits_high,
             (TICKER, 4) if self.config.ticker => TICKER_PRESENT,
             (POPULATE, 4) if self.config.hotplug => self.hotplug.read(),
+            (SPACES, 4) if self.config.spaces => FAULTS_BY_PORT,
             // The guest detects the console by this value.
             (DEBUG_CONSOLE, 1) => DEBUG_CONSOLE.into(),
             (POWER_CONTROL..=POWER_RESET_PORT, _) if self.config.power => 0,

@@ -6,6 +6,7 @@ use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::interrupt::unpack;
 use trapline_abi::job::WaitMode;
 use trapline_abi::net::Exchange;
+use trapline_abi::packet::Frames;
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{Interrupt, Job, Record};
 use trapline_workloads::irq::{
@@ -173,7 +174,7 @@ impl System for Fake {
             _ => Ok(()),
         }
     }
-    fn send_packets(&mut self, _: usize) -> Result<(), Reason> {
+    fn send_packets(&mut self, _: Frames) -> Result<(), Reason> {
         self.exchanges += 1;
         match self.defect {
             Defect::WrongAnswer if self.exchanges > 9 => Err("a frame is wrong"),

@@ -64,6 +64,7 @@ const IMAGE: IoBusConfig = IoBusConfig {
     idle: true,
     ticker: true,
     hotplug: true,
+    spaces: true,
     power: false,
     flow_control: false,
 };
@@ -97,6 +98,10 @@ fn each_port_reaches_its_device() {
     assert_eq!(
         bus.write_port(FRAME, 4, 0x11_2233, &mut shell),
         Effect::Frame(0x11_2233)
+    );
+    assert_eq!(
+        bus.write_port(SPACES, 4, 0x14_0000, &mut shell),
+        Effect::Space(0x14_0000)
     );
     assert_eq!(
         bus.write_port(EXIT, 4, EXIT_DONE, &mut shell),
@@ -166,10 +171,11 @@ fn unclaimed_accesses_read_ones_and_are_counted() {
     let (mut bus, mut shell) = (bare(), TestShell::default());
     assert_eq!(read(&mut bus, 0x1234, 2), u32::MAX);
     assert_eq!(bus.write_port(IDLE, 4, 9, &mut shell), Effect::None);
+    assert_eq!(bus.write_port(SPACES, 4, 0, &mut shell), Effect::None);
     assert_eq!(bus.read_mmio(VIRTIO_MMIO + 1, 4), u64::MAX);
     assert_eq!(bus.read_mmio(VIRTIO_MMIO, 8), u64::MAX);
     bus.write_mmio(VIRTIO_MMIO + Transport::SIZE, 4, 0);
-    assert_eq!(bus.unclaimed(), 5);
+    assert_eq!(bus.unclaimed(), 6);
 }
 
 #[test]
@@ -218,7 +224,7 @@ proptest! {
                 Poke::WritePort(port, size, data) => {
                     ports += 1;
                     let effect = bus.write_port(port, size, data, &mut shell);
-                    prop_assert!(effect == Effect::None || [EXIT, IDLE, FRAME, TICKER, POPULATE].contains(&port));
+                    prop_assert!(effect == Effect::None || [EXIT, IDLE, FRAME, TICKER, POPULATE, SPACES].contains(&port));
                     if let Effect::Hotplug(request) = effect {
                         bus.hotplug_done(request, Ok(()));
                     }
