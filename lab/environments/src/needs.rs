@@ -124,6 +124,7 @@ fn hypervisor(stack: &Stack, level: Level) -> &'static [Need] {
             &[Need::Kvm, Need::Ring0, Need::GuestLinux]
         }
         (Machine::Host, Hypervisor::Tcg, Guest::Linux) => &[Need::GuestLinux],
+        (Machine::Sim, Hypervisor::Nova, Guest::Linux) => &[Need::GuestLinux],
         _ => &[],
     }
 }

@@ -93,7 +93,7 @@ impl EnvironmentId {
         self.stack().has_machine_linux()
     }
 
-    /// Returns whether image and VMM start with their machine, so that no Linux executes a program.
+    /// Returns whether guest and VMM start with their machine, so that no Linux executes a program.
     pub fn starts_with_machine(self) -> bool {
         self.stack().starts_with_machine()
     }
@@ -167,11 +167,12 @@ impl EnvironmentId {
     }
 
     /// Returns whether the measured system can have several CPUs. The image runs on one, as
-    /// does user-mode Linux, and a simulated machine has one.
+    /// do user-mode Linux and guests of NOVA, and a simulated machine has one.
     pub fn supports_several_cpus(self) -> bool {
         match self.hypervisor() {
             None => self.is_on(Machine::Host),
-            hypervisor => self.has_processes() && hypervisor != Some(Hypervisor::Uml),
+            Some(Hypervisor::Uml | Hypervisor::Nova) => false,
+            Some(_) => self.has_processes(),
         }
     }
 

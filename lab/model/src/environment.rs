@@ -77,6 +77,8 @@ environments! {
         "sim/kvm/kvm in another such guest: virtualization nested twice";
     SIM_NOVA "sim/nova" Sim [NOVA] Image
         "the image in the VMM as the root task of the NOVA microhypervisor there";
+    SIM_NOVA_LINUX "sim/nova/linux" Sim [NOVA] Linux
+        "the agent in a Linux in that VMM on NOVA there";
     SIM_XEN_PVH "sim/xen-pvh" Sim [XEN_PVH] Image
         "the image as a PVH domain of Xen on the simulated machine";
     SIM_XEN_HVM "sim/xen-hvm" Sim [XEN_HVM] Image

@@ -232,12 +232,13 @@ impl Stack {
         matches!(outermost, Some(Hypervisor::Xen(_)))
     }
 
-    /// Returns whether image and VMM start with their machine, so that no Linux executes a program.
+    /// Returns whether guest and VMM start with their machine, so that no Linux executes a program.
     pub fn starts_with_machine(&self) -> bool {
-        let without_linux = [Level::XEN_DOM0, Level::NOVA];
-        let innermost = self.innermost();
-        let is_first = innermost.is_none_or(|level| without_linux.contains(&level));
-        is_first && self.guest == Guest::Image
+        match self.innermost() {
+            Some(Level::NOVA) => true,
+            Some(level) => level == Level::XEN_DOM0 && self.guest == Guest::Image,
+            None => self.guest == Guest::Image,
+        }
     }
 
     /// Returns whether a Linux runs on the simulated machine itself, or in Xen's initial domain.

@@ -120,6 +120,9 @@ fn without_disk(environment: EnvironmentId) -> Option<&'static str> {
         id if id.is_xen() => {
             Some("the disk of a domain of Xen is not supported: measure sim/kvm or sim/qemu-kvm")
         }
+        id if id.is_nova() => {
+            Some("the disk of a guest of NOVA is not supported: measure sim/kvm or sim/kvm/linux")
+        }
         id if id.starts_with_machine() => {
             Some("a machine without Linux has no disk: measure sim/kvm or sim/linux")
         }
@@ -153,6 +156,7 @@ fn without_network(environment: EnvironmentId) -> Option<&'static str> {
         id if id.is_on(Machine::SimVmx) => {
             "the network of the machine with Intel's virtualization is not supported: measure sim/kvm"
         }
+        id if id.is_nova() => "the network of a guest of NOVA is not supported: measure sim/kvm",
         id if id.starts_with_machine() => {
             "a machine without Linux has no peer: measure sim/kvm or sim/linux"
         }
@@ -182,7 +186,7 @@ mod tests {
         });
         assert_eq!(
             without,
-            "custom, sim, sim/qemu-kvm-pc, sim/nova, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, \
+            "custom, sim, sim/qemu-kvm-pc, sim/nova, sim/nova/linux, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, \
              sim/xen-dom0, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim/custom, \
              sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh, \
              sim-vmx/xen/trapline"

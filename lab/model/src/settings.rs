@@ -325,7 +325,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "kernel",
         value_type: ValueType::File(FileOverride::Kernel),
         options: Options::Measuring,
-        supported_by: EnvironmentId::has_machine_linux,
+        supported_by: |id| id.has_machine_linux() || id.is_nova() && id.has_processes(),
         help: "Kernel of the simulated machine, with modules [default: the distribution's, downloaded once]",
         ..ROW
     },
@@ -334,7 +334,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "modules",
         value_type: ValueType::File(FileOverride::Modules),
         options: Options::Measuring,
-        supported_by: EnvironmentId::has_machine_linux,
+        supported_by: |id| id.has_machine_linux() || id.is_nova() && id.has_processes(),
         help: "Directory of the kernel's modules (lib/modules/VERSION)",
         ..ROW
     },

@@ -94,6 +94,33 @@ fn figures_are_exact_and_explained() {
 }
 
 #[test]
+fn linux_guest_is_measured() {
+    let place = Place::new();
+    if !place.has("sim/nova/linux", "a Linux guest") {
+        return;
+    }
+    let words = [
+        "--env",
+        "sim/nova/linux",
+        "--workload",
+        "exits,basic,boot",
+        "--boots",
+        "2",
+    ];
+    let json = place.measure(&words);
+    let figure = |operation| estimate(&json, "sim/nova/linux", operation);
+    let [port_out, mmio_read, main] = ["port-out", "mmio-read", "main"].map(figure);
+    assert!((400.0..1500.0).contains(&port_out), "{port_out}");
+    assert!(port_out < mmio_read, "{mmio_read}");
+    // The kernel alone takes more than this.
+    assert!(main > 200e6, "{main}");
+    for cell in json["cells"].as_array().expect("cells") {
+        assert_ne!(cell["reproduced"], false, "{cell:#}");
+        assert!(cell["failed"].is_null(), "{cell:#}");
+    }
+}
+
+#[test]
 fn boot_stages_begin_at_the_reset() {
     let place = Place::new();
     if !place.has("sim/nova", "boot stages") {

@@ -1,5 +1,7 @@
 //! A local APIC with its timer (Intel SDM volume 3, chapter 11). The timer counts nanoseconds.
 
+mod x2apic;
+
 /// Number of interrupt vectors.
 pub const VECTORS: usize = 256;
 
@@ -49,6 +51,7 @@ const VERSION_VALUE: u32 = 0x5_0014;
 const ENABLED: u32 = 1 << 8;
 const MASKED: u32 = 1 << 16;
 const PERIODIC: u32 = 1 << 17;
+const TSC_DEADLINE: u32 = 1 << 18;
 /// Destination shorthands "self" and "all including self".
 const TO_SELF: u32 = 1 << 18;
 
@@ -126,6 +129,13 @@ impl<R: Requests> Apic<R> {
         let span = u64::from(count) << self.shift();
         let is_periodic = *self.register(TIMER) & PERIODIC != 0;
         self.timer = (count != 0).then_some((now + span, if is_periodic { span } else { 0 }));
+    }
+
+    /// Sets the timer to a time, or stops it with 0, in the mode for this.
+    pub fn set_deadline(&mut self, time: u64) {
+        if *self.register(TIMER) & TSC_DEADLINE != 0 {
+            self.timer = (time != 0).then_some((time, 0));
+        }
     }
 
     /// Returns the time of the next timer interrupt.
@@ -241,6 +251,22 @@ mod tests {
         assert_eq!(apic.deadline(), Some(20));
         apic.expire(21);
         assert_eq!(apic.deadline(), Some(40));
+    }
+
+    #[test]
+    fn deadline_is_set_in_its_mode_only() {
+        let mut apic = apic();
+        apic.write(TIMER, 0x31, 0);
+        apic.set_deadline(1000);
+        assert_eq!(apic.deadline(), None);
+        apic.write(TIMER, TSC_DEADLINE | 0x31, 0);
+        apic.set_deadline(1000);
+        assert_eq!(apic.deadline(), Some(1000));
+        apic.set_deadline(0);
+        assert_eq!(apic.deadline(), None);
+        apic.set_deadline(1000);
+        apic.expire(1000);
+        assert_eq!((apic.pending(), apic.deadline()), (Some(0x31), None));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Parts of a CPU that some hypervisors leave to the VMM: the local APIC ([`apic`]), the decoding of an
-//! instruction ([`decode`]) and its execution on device memory ([`execute`], [`compute`]), and the walk through the
-//! guest's page tables ([`paging`]). `no_std`.
+//! Parts of a machine that some hypervisors leave to the VMM: the local APIC ([`apic`]), the I/O APIC ([`io_apic`]),
+//! the decoding of an instruction ([`decode`]) and its execution on device memory ([`execute`], [`compute`]), and the
+//! walk through the guest's page tables ([`paging`]). `no_std`.
 #![no_std]
 
 #[cfg(test)]
@@ -10,6 +10,7 @@ pub mod apic;
 pub mod compute;
 pub mod decode;
 pub mod execute;
+pub mod io_apic;
 pub mod paging;
 
 /// Number of `ah`, which `ch`, `dh` and `bh` follow.

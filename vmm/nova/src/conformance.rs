@@ -47,6 +47,6 @@ pub fn run(part: &str, memory: &Region) -> Result<(), String> {
     let caps = Nova::probe().map_err(missing)?;
     let nova = Nova::open().map_err(missing)?;
     let report = run_part(&nova, &caps, &host, part).map_err(|failure| failure.to_string())?;
-    Console.print_all(report.to_string().as_bytes());
+    Console::default().print_all(report.to_string().as_bytes());
     exit(EXIT_DONE)
 }

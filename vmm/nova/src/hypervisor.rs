@@ -11,6 +11,7 @@ use crate::utcb::Utcb;
 use crate::vcpu::{self, NovaVcpu};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use trapline_emulation::io_apic::PINS;
 use trapline_interface::{
     Access, BootState, Caps, Controllers, Doorbell, Error, Gpa, Hypervisor, IoAddr, IrqId, IrqLine,
     Missing, Region, Result, Ring0, VcpuId, Vm, VmSpec, PAGE,
@@ -34,7 +35,7 @@ pub struct Nova;
 /// The virtual machine.
 pub struct NovaVm {
     memory: Arc<Memory>,
-    has_apic: bool,
+    controllers: Controllers,
 }
 
 impl Hypervisor for Nova {
@@ -45,7 +46,7 @@ impl Hypervisor for Nova {
             ring0: Ring0::Native,
             vcpus: 1,
             irq_lines: true,
-            irq_pins: false,
+            irq_pins: true,
             doorbells: false,
             read_only: true,
             dirty: false,
@@ -60,7 +61,7 @@ impl Hypervisor for Nova {
     }
 
     fn create_vm(&self, spec: &VmSpec) -> Result<NovaVm> {
-        if spec.halt_in_guest || spec.cpus != 1 || spec.controllers == Controllers::Full {
+        if spec.halt_in_guest || spec.cpus != 1 {
             return Err(Error::Unsupported("create such a VM"));
         }
         for exit in 0..EXITS {
@@ -70,7 +71,7 @@ impl Hypervisor for Nova {
         create_domain(GUEST, OWN, PORTALS)?;
         Ok(NovaVm {
             memory: Arc::default(),
-            has_apic: spec.controllers == Controllers::Local,
+            controllers: spec.controllers,
         })
     }
 }
@@ -139,19 +140,22 @@ impl Vm for NovaVm {
             utcb,
             boot,
             Arc::clone(&self.memory),
-            self.has_apic,
+            self.controllers,
         ))
     }
 
     fn irq_line(&self, irq: IrqId) -> Result<IrqLine> {
-        if !self.has_apic || irq.vcpu != VcpuId(0) {
+        if self.controllers == Controllers::None || irq.vcpu != VcpuId(0) {
             return Err(Error::Unsupported("interrupt this vCPU"));
         }
         Ok(lines::line(irq.vector))
     }
 
-    fn irq_pin(&self, _: u8) -> Result<IrqLine> {
-        Err(Error::Unsupported("emulate an I/O APIC"))
+    fn irq_pin(&self, pin: u8) -> Result<IrqLine> {
+        if self.controllers != Controllers::Full || usize::from(pin) >= PINS {
+            return Err(Error::Unsupported("interrupt by this pin"));
+        }
+        Ok(lines::pin(pin))
     }
 
     fn doorbell(&self, _: IoAddr) -> Result<Option<Doorbell>> {

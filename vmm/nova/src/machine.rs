@@ -1,7 +1,7 @@
-//! The virtual machine of the image.
+//! The virtual machine of the image, and what it shares with that of Linux.
 
 use crate::events;
-use crate::hypervisor::Nova;
+use crate::hypervisor::{Nova, NovaVm};
 use crate::ports::{exit, Console, Messages};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,7 +11,7 @@ use trapline_abi::platform::{EXIT_DONE, EXIT_PANIC};
 use trapline_abi::record::Stage;
 use trapline_abi::stamp;
 use trapline_interface::{Access, Controllers, Gpa, Hypervisor, Region, VcpuId, Vm, VmSpec};
-use trapline_monitor::boot::{prepare, EntryPoint, Image, Plan};
+use trapline_monitor::boot::{prepare, EntryPoint, Image, Plan, Prepared};
 use trapline_monitor::devices::{IoBus, IoBusConfig};
 use trapline_monitor::{run as run_vcpu, start, Devices, ExitCounters, StopReason};
 
@@ -28,34 +28,53 @@ pub fn run(image: &[u8], command_line: &str, memory: Region) -> Result<(), Strin
         Some(_) => EntryPoint::Direct { ring: 0 },
         None => EntryPoint::Pvh,
     };
-    let length = memory.len() as u64;
     let plan = Plan {
-        memory: length,
+        memory: memory.len() as u64,
         command_line,
         way,
     };
     let prepared = prepare(&image, &plan).map_err(|error| error.to_string())?;
+    let without_lines = |_: &NovaVm| Ok(Console::default());
+    let devices = IoBusConfig::default();
+    run_prepared(
+        &prepared,
+        memory,
+        Controllers::Local,
+        devices,
+        without_lines,
+    )
+}
+
+/// Creates a machine with these contents of memory and devices, and runs it until it stops.
+///
+/// # Errors
+/// NOVA refuses.
+pub fn run_prepared(
+    prepared: &Prepared<'_>,
+    memory: Region,
+    controllers: Controllers,
+    devices: IoBusConfig,
+    console: impl FnOnce(&NovaVm) -> trapline_interface::Result<Console>,
+) -> Result<(), String> {
     for piece in &prepared.pieces {
         let written = memory.write(piece.at.0, &piece.bytes);
         written.map_err(|error| error.to_string())?;
     }
     let memory = Arc::new(memory);
+    let nova = Nova::open().map_err(|error| error.to_string())?;
     let create = || {
-        let nova = Nova::open().map_err(|error| error.to_string())?;
-        let created = nova
-            .create_vm(&VmSpec::with(Controllers::Local))
-            .and_then(|vm| {
-                vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)?;
-                let vcpu = vm.create_vcpu(VcpuId(0), Some(&prepared.boot))?;
-                Ok((vm, vcpu))
-            });
-        created.map_err(|error| error.to_string())
+        let vm = nova.create_vm(&VmSpec::with(controllers))?;
+        vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)?;
+        let vcpu = vm.create_vcpu(VcpuId(0), Some(&prepared.boot))?;
+        let shell = console(&vm)?;
+        Ok((vm, vcpu, shell))
     };
-    let (_vm, mut vcpu) = create()?;
+    let created: trapline_interface::Result<_> = create();
+    let (_vm, mut vcpu, shell) = created.map_err(|error| error.to_string())?;
     let created = stamp!(VmCreated);
     let mut devices = Devices {
-        io: IoBus::new(IoBusConfig::default()),
-        shell: Console,
+        io: IoBus::new(devices),
+        shell,
         memory,
         interrupts: None,
     };

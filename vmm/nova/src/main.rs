@@ -1,9 +1,9 @@
 //! The VMM as the root task of the NOVA microhypervisor, without any other operating system.
 //!
-//! NOVA boots it with two modules: this program, and the image with its command line. [`root`] receives memory, ports
-//! and modules from NOVA, creates the virtual machine through the VM interface ([`hypervisor`], [`vcpu`]) and runs
-//! the monitor's run loop in the handler of the vCPU's exits. In place of the image it runs a part of the conformance suite
-//! if its command line says so.
+//! NOVA boots it with two modules: this program, and the image with its command line; or with three: this program, a
+//! Linux kernel with its command line, and an initramfs. [`root`] receives memory, ports and modules from NOVA, creates the
+//! virtual machine through the VM interface ([`hypervisor`], [`vcpu`]) and runs the monitor's run loop in the handler of the
+//! vCPU's exits. In place of the image it runs a part of the conformance suite if its command line says so.
 //!
 //! The crate is compiled twice, as the image is: in a workspace build it is a stub, whose tests check the parts that
 //! need no NOVA; with `--cfg trapline_image` it is the root task. Method: the hypercalls and data structures of NOVA,
@@ -29,13 +29,19 @@ mod hypervisor;
 #[cfg(trapline_image)]
 mod lines;
 #[cfg(trapline_image)]
+mod linux;
+#[cfg(trapline_image)]
 mod machine;
 #[cfg(trapline_image)]
 mod memory;
 #[cfg(trapline_image)]
 mod ports;
+#[cfg(any(test, trapline_image))]
+mod pvclock;
 #[cfg(trapline_image)]
 mod root;
+#[cfg(any(test, trapline_image))]
+mod rtc;
 #[cfg(trapline_image)]
 mod timer;
 #[cfg(any(test, trapline_image))]

@@ -3,20 +3,25 @@
 use core::arch::asm;
 use core::fmt;
 use trapline_abi::platform::{COM1, DEBUG_CONSOLE, EXIT};
+use trapline_interface::IrqLine;
 use trapline_monitor::devices::{Shell, Terminal};
 use trapline_monitor::StopReason;
 
 /// Second serial port of a PC.
 const COM2: u16 = 0x2f8;
 
+/// Real-time clock of a PC: number of a register, and behind it its value.
+pub const RTC: u16 = 0x70;
+
 /// Line status register of a serial port, and its bit "transmitter empty" (National Semiconductor PC16550D).
 const LINE_STATUS: u16 = 5;
 const EMPTY: u8 = 1 << 5;
 
 /// Ports of this program: first port, and power of two of their number.
-pub const PORTS: [(u16, u64); 7] = [
+pub const PORTS: [(u16, u64); 8] = [
     (COM1, 3),
     (COM2, 3),
+    (RTC, 1),
     (DEBUG_CONSOLE, 0),
     (EXIT, 0),
     (EXIT + 1, 0),
@@ -24,12 +29,12 @@ pub const PORTS: [(u16, u64); 7] = [
     (EXIT + 3, 0),
 ];
 
-fn out8(port: u16, value: u8) {
+pub fn out8(port: u16, value: u8) {
     // SAFETY: the program has received its ports; their devices do not access memory.
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack)) };
 }
 
-fn in8(port: u16) -> u8 {
+pub fn in8(port: u16) -> u8 {
     let value;
     // SAFETY: as in `out8`.
     unsafe { asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack)) };
@@ -65,11 +70,18 @@ fn send(port: u16, byte: u8) {
 }
 
 /// The guest's console: the machine's debug console.
-pub struct Console;
+#[derive(Default)]
+pub struct Console {
+    /// Interrupt of the guest's serial port. With it the port is no console, and its output is that of [`Messages`].
+    pub serial: Option<IrqLine>,
+}
 
 impl Terminal for Console {
     fn send(&mut self, byte: u8) {
-        self.print(byte);
+        match self.serial {
+            None => self.print(byte),
+            Some(_) => send(COM1, byte),
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -80,7 +92,12 @@ impl Terminal for Console {
         None
     }
 
-    fn interrupt(&mut self) {}
+    fn interrupt(&mut self) {
+        if let Some(line) = &self.serial {
+            // Lines of this program are never refused.
+            let _delivered = line.trigger();
+        }
+    }
 }
 
 impl Shell for Console {

@@ -12,7 +12,7 @@ use crate::machine::fail;
 use crate::ports::PORTS;
 use crate::timer::{self, HALT_SEMAPHORE, SEMAPHORE as TIMER_SEMAPHORE};
 use crate::utcb::{Parts, Utcb};
-use crate::{conformance, events, machine};
+use crate::{conformance, events, linux, machine};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -51,13 +51,14 @@ const TIMER_PRIORITY: u64 = 3;
 /// Semaphore on which the main thread waits for ever.
 const NEVER: Selector = 89;
 
-/// Virtual addresses of heap, modules and guest memory.
+/// Virtual addresses of heap, image or kernel, guest memory, and initramfs.
 const HEAP: u64 = 0x3000_0000;
 const MODULES: u64 = 0x3800_0000;
 /// Command lines of this program and of the image.
 const OWN_WORDS: u64 = 0x3f00_0000;
 const WORDS: u64 = 0x3f10_0000;
 const GUEST_MEMORY: u64 = 0x4000_0000;
+const INITRD: u64 = 0x1_0000_0000;
 
 const HEAP_SIZE: u64 = 1 << 20;
 const MIB: u64 = 1 << 20;
@@ -132,7 +133,8 @@ fn run(hip: &Hip<'_>) -> Result<(), String> {
     let mut modules = hip.modules();
     let (Some(own), Some(image)) = (modules.next(), modules.next()) else {
         return Err(
-            "no module with the image: QEMU -initrd \"trapline-nova,IMAGE memory=MIB WORDS\""
+            "no module with the image: QEMU -initrd \"trapline-nova,IMAGE memory=MIB WORDS\" or \
+             -initrd \"trapline-nova,KERNEL memory=MIB WORDS,INITRAMFS\""
                 .to_owned(),
         );
     };
@@ -144,9 +146,13 @@ fn run(hip: &Hip<'_>) -> Result<(), String> {
     map_range(memory, GUEST_MEMORY)?;
     let region = clear(memory.size)?;
     start_timer().map_err(|error| error.to_string())?;
-    match own_words.strip_prefix(CONFORMANCE) {
-        Some(part) => conformance::run(part, &region),
-        None => machine::run(contents(&image)?, words, region),
+    match (own_words.strip_prefix(CONFORMANCE), modules.next()) {
+        (Some(part), _) => conformance::run(part, &region),
+        (None, None) => machine::run(contents(&image, MODULES)?, words, region),
+        (None, Some(initrd)) => {
+            let (kernel, initrd) = (contents(&image, MODULES)?, contents(&initrd, INITRD)?);
+            linux::run(kernel, initrd, words, region)
+        }
     }
 }
 
@@ -179,20 +185,20 @@ fn map_range(range: Range, to: u64) -> Result<(), String> {
     mapped.map_err(|error| error.to_string())
 }
 
-/// Returns the contents of a module.
-fn contents(module: &Module) -> Result<&'static [u8], String> {
+/// Returns the contents of a module, which are mapped at `at`.
+fn contents(module: &Module, at: u64) -> Result<&'static [u8], String> {
     let offset = module.range.address % PAGE as u64;
     let range = Range {
         address: module.range.address - offset,
         size: module.range.size + offset,
     };
-    if range.size > OWN_WORDS - MODULES {
+    if at == MODULES && range.size > OWN_WORDS - MODULES {
         return Err("the image is too large".to_owned());
     }
-    map_range(range, MODULES)?;
+    map_range(range, at)?;
     // SAFETY: mapped above, and nothing writes there.
     Ok(unsafe {
-        core::slice::from_raw_parts((MODULES + offset) as *const u8, module.range.size as usize)
+        core::slice::from_raw_parts((at + offset) as *const u8, module.range.size as usize)
     })
 }
 

@@ -27,6 +27,7 @@ impl Parts {
     pub const IDTR: Self = Self(1 << 11);
     pub const CR: Self = Self(1 << 12);
     pub const DR: Self = Self(1 << 13);
+    pub const SYSENTER: Self = Self(1 << 14);
     /// Exit qualification.
     pub const QUALIFICATION: Self = Self(1 << 15);
     /// Intercepts.
@@ -39,6 +40,7 @@ impl Parts {
     pub const R8_R15: Self = Self(1 << 22);
     /// MSRs of `syscall` and `swapgs`.
     pub const SYSCALL: Self = Self(1 << 23);
+    pub const TSC_AUX: Self = Self(1 << 25);
     pub const XSAVE: Self = Self(1 << 26);
 
     /// All general registers, `rip` and `rflags`.
@@ -129,7 +131,7 @@ pub struct Utcb {
     pub syscall: [u64; 5],
     tpr: [u32; 2],
     pub dr7: u64,
-    sysenter: [u64; 3],
+    pub sysenter: [u64; 3],
     es: WireSegment,
     cs: WireSegment,
     ss: WireSegment,
@@ -143,7 +145,7 @@ pub struct Utcb {
     tsc: u64,
     /// Offset of the guest's TSC after an exit; added to it at an entry.
     pub tsc_offset: u64,
-    tsc_aux: u64,
+    pub tsc_aux: u64,
     /// Number of the portal.
     pub exit: u64,
 }

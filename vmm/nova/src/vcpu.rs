@@ -2,9 +2,11 @@
 //! volume 2, appendix C), as NOVA passes them on, and a few of its own (`include/config.hpp`).
 
 mod answers;
+mod controllers;
 mod emulate;
 mod exits;
 mod interrupts;
+mod pc;
 
 use crate::hypercall::{read_state, schedule, Selector, OWN};
 use crate::memory::Memory;
@@ -12,12 +14,12 @@ use crate::timer::{self, VCPU};
 use crate::utcb::{Parts, Utcb};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use controllers::Controllers;
 use core::arch::asm;
 use core::arch::x86_64::_rdtsc;
 use core::fmt;
-use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
-use trapline_emulation::apic::{Apic, VECTORS};
+use pc::Pc;
 use trapline_emulation::compute::{Computation, FLAGS};
 use trapline_emulation::execute::{extended, Execution};
 use trapline_emulation::{GuestRegisters, HIGH_BYTES};
@@ -50,12 +52,13 @@ const HAS_ERROR: u64 = 1 << 11;
 const GENERAL_PROTECTION: u64 = 13;
 const PAGE_FAULT: u64 = 14;
 
+/// MSR with the address of the local APIC (Intel SDM volume 3, 11.4.4): its default, enabled, on the boot CPU.
+const APIC_BASE: u32 = 0x1b;
+const APIC_ENABLED: u64 = 0xfee0_0900;
+
 /// Scheduling context of the vCPU, and its priority: below the timer.
 const CONTEXT: Selector = 86;
 const PRIORITY: u64 = 2;
-
-/// Page of the local APIC (Intel SDM volume 3, 11.4.1).
-const APIC: Range<u64> = 0xfee0_0000..0xfee0_1000;
 
 /// Returns the parts of the state that the message of an exit has: those that its handling needs.
 pub const fn parts(exit: u64) -> Parts {
@@ -71,7 +74,8 @@ pub const fn parts(exit: u64) -> Parts {
             .with(Parts::FS_GS)
             .with(Parts::EFER),
         HYPERCALL => common.with(Parts::BSD),
-        INTERRUPT_WINDOW | RECALL | HALT => interruptible.with(Parts::TSC),
+        INTERRUPT_WINDOW | HALT => interruptible.with(Parts::TSC),
+        RECALL => interruptible.with(Parts::TSC).with(Parts::INJECTION),
         NESTED_FAULT => Parts::GENERAL
             .with(Parts::SHADOW)
             .with(Parts::QUALIFICATION)
@@ -86,7 +90,9 @@ pub const fn parts(exit: u64) -> Parts {
 pub struct NovaVcpu {
     utcb: &'static mut Utcb,
     memory: Arc<Memory>,
-    apic: Option<Apic<[u32; VECTORS / 32]>>,
+    controllers: Option<Controllers>,
+    /// State of a machine with an I/O APIC.
+    pc: Option<Pc>,
     boot: BootState,
     /// Parts to write at the next entry.
     changed: Parts,
@@ -146,12 +152,16 @@ impl NovaVcpu {
         utcb: &'static mut Utcb,
         boot: &BootState,
         memory: Arc<Memory>,
-        has_apic: bool,
+        controllers: trapline_interface::Controllers,
     ) -> Self {
+        use trapline_interface::Controllers::{Full, None as NoControllers};
+        let is_full = controllers == Full;
+
         Self {
             utcb,
             memory,
-            apic: has_apic.then(|| Apic::new([0; VECTORS / 32])),
+            controllers: (controllers != NoControllers).then(|| Controllers::new(is_full)),
+            pc: is_full.then(|| Pc::new(now())),
             boot: *boot,
             changed: Parts::NONE,
             pending: Pending::Nothing,

@@ -114,7 +114,7 @@ impl Linux {
     }
 
     /// Returns the kernel command line for `job`. The agent writes its records to a port.
-    fn command_line(&self, job: &Job) -> String {
+    pub fn command_line(&self, job: &Job) -> String {
         let job = Job {
             console: Console::Port,
             ports: false,

@@ -3,6 +3,7 @@
 use super::contents::Contents;
 use super::inner::InnerLinux;
 use super::machine_guest::with_paging;
+use super::nova;
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts, Limits};
@@ -31,6 +32,9 @@ pub fn build(
     job: &Job,
     limits: &Limits,
 ) -> Result<(Vec<u8>, Facts), Error> {
+    if environment.is_nova() {
+        return nova::build(settings, config, job, limits);
+    }
     let level = environment.stack().innermost();
     let guest = level.map(|level| InnerLinux::new(level, settings, config));
     let guest = guest.transpose()?;

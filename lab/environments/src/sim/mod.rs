@@ -85,6 +85,7 @@ pub fn launch(
             settings: settings.clone(),
         })))),
         (Guest::Image, Some(Level::NOVA)) => nova::launch(settings, image, guest),
+        (Guest::Linux, Some(Level::NOVA)) => nova::launch_linux(settings, guest),
         (Guest::Image, Some(Level::XEN_DOM0)) => xen::launch_dom0(settings, image, guest),
         _ => {
             let contents = contents(stack, settings, image, guest)?;

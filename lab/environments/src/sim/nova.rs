@@ -1,11 +1,14 @@
-//! The image in the VMM as the root task of NOVA, without Linux.
+//! The image, or Linux, in the VMM as the root task of NOVA.
 //!
-//! The machine boots NOVA by multiboot, with the root task and the image as modules; the job is in the command line of
-//! the image, so NOVA boots for each job, and there are no snapshots. The hypervisor is a file of the user's.
+//! The machine boots NOVA by multiboot, with the root task and the guest as modules; the job is in the command line of
+//! the guest, so NOVA boots for each job, and there are no snapshots. The hypervisor is a file of the user's.
 
 mod conformance;
+mod linux;
+mod output;
 
 pub use conformance::run_conformance;
+pub(super) use linux::{build, launch as launch_linux};
 
 use crate::environment::Guest;
 use crate::launch::BootClock;
@@ -81,43 +84,35 @@ fn loadable(file: &Path) -> Result<NamedTempFile, Error> {
     Ok(output)
 }
 
-struct ImageOnNova {
+/// The machine with NOVA and the root task.
+struct NovaMachine {
     qemu: Qemu,
     steady: Arc<File>,
     /// Removed when dropped.
     nova: NamedTempFile,
     root: PathBuf,
-    image: PathBuf,
-    memory_mib: u32,
     plugin: Option<Plugin>,
 }
 
-impl ImageOnNova {
-    fn new(settings: &Settings, image: &GuestImage, memory_mib: u32) -> Result<Self, Error> {
+impl NovaMachine {
+    fn new(settings: &Settings) -> Result<Self, Error> {
         Ok(Self {
             qemu: settings.qemu()?,
             steady: settings.parts.open(Part::Steady)?,
             nova: loadable(&settings.nova()?)?,
             root: settings.parts.get(Part::Nova)?,
-            image: image.path.clone(),
-            memory_mib,
             plugin: settings.plugin.clone(),
         })
     }
 
-    /// Returns the option of the modules, with words for the root task and for the image. Commas are doubled in each,
-    /// since one separates them.
-    fn modules(&self, root_words: &str, image_words: &str) -> String {
-        let doubled = |text: String| text.replace(',', ",,");
-        let (root, image) = (self.root.display(), self.image.display());
-        let image = format!("{image} memory={} {image_words}", self.memory_mib);
-        let root = format!("{root}{root_words}");
-        format!("{},{}", doubled(root), doubled(image))
-    }
-
-    /// Returns the command of the machine with these modules.
-    fn with_modules(&self, modules: String) -> Command {
-        let memory = self.memory_mib + OWN_MEMORY_MIB;
+    /// Returns the command of the machine with a memory of this size beside its own, with words for the root task, and
+    /// with further modules: a file and its words each.
+    fn command(&self, memory_mib: u32, root_words: &str, modules: &[String]) -> Command {
+        let root = format!("{}{root_words}", self.root.display());
+        // Commas are doubled in each module, since one separates them.
+        let all = std::iter::once(&root).chain(modules);
+        let all: Vec<_> = all.map(|module| module.replace(',', ",,")).collect();
+        let memory = memory_mib + OWN_MEMORY_MIB;
         let command = self.qemu.machine(MACHINE, memory, 1);
         let command = with_steady_clock(command, Arc::clone(&self.steady))
             .words(COUNTING)
@@ -128,8 +123,35 @@ impl ImageOnNova {
             .arg("-append")
             .arg(NOVA_OPTIONS)
             .arg("-initrd")
-            .arg(modules);
+            .arg(all.join(","));
         with_plugin(command, self.plugin.as_ref())
+    }
+}
+
+/// Returns the module of a guest: its file, the size of its memory, and its words.
+fn guest_module(file: &Path, memory_mib: u32, words: &str) -> String {
+    format!("{} memory={memory_mib} {words}", file.display())
+}
+
+struct ImageOnNova {
+    machine: NovaMachine,
+    image: PathBuf,
+    memory_mib: u32,
+}
+
+impl ImageOnNova {
+    fn new(settings: &Settings, image: &GuestImage, memory_mib: u32) -> Result<Self, Error> {
+        Ok(Self {
+            machine: NovaMachine::new(settings)?,
+            image: image.path.clone(),
+            memory_mib,
+        })
+    }
+
+    /// Returns the command of the machine with words for the root task and for the image.
+    fn with_words(&self, root_words: &str, image_words: &str) -> Command {
+        let image = guest_module(&self.image, self.memory_mib, image_words);
+        self.machine.command(self.memory_mib, root_words, &[image])
     }
 }
 
@@ -141,7 +163,7 @@ impl GuestCommand for ImageOnNova {
             ring: 0,
             ..*job
         };
-        Ok(self.with_modules(self.modules("", &job.to_string())))
+        Ok(self.with_words("", &job.to_string()))
     }
 
     fn exit_codes(&self) -> ExitCodes {

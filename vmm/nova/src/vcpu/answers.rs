@@ -1,6 +1,7 @@
 //! Answers to `cpuid`, `rdmsr` and `wrmsr`, which other kernels give themselves.
 
-use super::{NovaVcpu, GENERAL_PROTECTION};
+use super::pc::add_features;
+use super::{NovaVcpu, APIC_BASE, APIC_ENABLED};
 use crate::utcb::Parts;
 use core::arch::x86_64::__cpuid_count;
 use trapline_emulation::GuestRegisters;
@@ -30,7 +31,6 @@ const SIGNATURE: [u32; 3] = [
 ];
 
 /// Numbers of MSRs (AMD APM volume 2, appendix A).
-const APIC_BASE: u32 = 0x1b;
 const EFER: u32 = 0xc000_0080;
 const STAR: u32 = 0xc000_0081;
 const SFMASK: u32 = 0xc000_0084;
@@ -38,15 +38,13 @@ const FS_BASE: u32 = 0xc000_0100;
 const GS_BASE: u32 = 0xc000_0101;
 const KERNEL_GS_BASE: u32 = 0xc000_0102;
 
-/// The APIC at its default address, enabled, on the boot CPU.
-const APIC_ENABLED: u64 = 0xfee0_0900;
-
 impl NovaVcpu {
     pub(super) fn cpuid(&mut self) {
         let (leaf, subleaf) = (self.utcb.rax as u32, self.utcb.rcx as u32);
         let mut answer = __cpuid_count(leaf, subleaf);
         match leaf {
             1 => answer.ecx = answer.ecx & !(HIDDEN_1 | FMA) | HYPERVISOR,
+            EXTENDED_FEATURES if self.pc.is_some() => {}
             EXTENDED_FEATURES | XSAVE_LEAF | SVM_LEAF => {
                 (answer.eax, answer.ebx, answer.ecx, answer.edx) = (0, 0, 0, 0);
             }
@@ -56,6 +54,9 @@ impl NovaVcpu {
                 [answer.ebx, answer.ecx, answer.edx] = SIGNATURE;
             }
             _ => {}
+        }
+        if self.pc.is_some() {
+            add_features(leaf, subleaf, &mut answer);
         }
         self.utcb.rax = answer.eax.into();
         self.utcb.rbx = answer.ebx.into();
@@ -69,14 +70,13 @@ impl NovaVcpu {
     pub(super) fn msr(&mut self) {
         let is_write = self.utcb.qualification[0] & 1 != 0;
         let number = self.utcb.rcx as u32;
-        if !is_write && number == APIC_BASE {
+        if !is_write && number == APIC_BASE && self.pc.is_none() {
             self.answer_read(APIC_ENABLED);
             return;
         }
         let written = self.utcb.rdx << 32 | self.utcb.rax & 0xffff_ffff;
         let Some((value, part)) = self.place(number) else {
-            self.inject(GENERAL_PROTECTION, 0);
-            return;
+            return self.pc_msr(number, is_write.then_some(written));
         };
         if is_write {
             *value = match number {
@@ -109,7 +109,7 @@ impl NovaVcpu {
         })
     }
 
-    fn answer_read(&mut self, value: u64) {
+    pub(super) fn answer_read(&mut self, value: u64) {
         self.utcb.set(0, 4, value);
         self.utcb.set(2, 4, value >> 32);
         self.changed = self.changed.with(Parts::ACDB);

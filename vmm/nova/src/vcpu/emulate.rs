@@ -1,10 +1,9 @@
 //! Instructions that take more than one access: they read and write, cross pages, or move strings.
 
-use super::{now, NovaVcpu, Pending, APIC, PAGE_FAULT};
+use super::controllers::Controllers;
+use super::{NovaVcpu, Pending, PAGE_FAULT};
 use crate::memory::Memory;
-use crate::timer;
 use crate::utcb::Parts;
-use trapline_emulation::apic::{Apic, VECTORS};
 use trapline_emulation::decode::{self, Access, Operand, Privileged, LONGEST};
 use trapline_emulation::execute::{Bus, Execution};
 use trapline_emulation::paging::{translate, PageFault, Paging};
@@ -16,11 +15,11 @@ const STATE: Parts = Parts::GENERAL
     .with(Parts::CS_SS)
     .with(Parts::FS_GS);
 
-/// Memory and local APIC of the guest.
+/// Memory and interrupt controllers of the guest.
 struct GuestBus<'a> {
     memory: &'a Memory,
     paging: Paging,
-    apic: Option<&'a mut Apic<[u32; VECTORS / 32]>>,
+    controllers: Option<&'a mut Controllers>,
 }
 
 impl Bus for GuestBus<'_> {
@@ -32,27 +31,21 @@ impl Bus for GuestBus<'_> {
     }
 
     fn read(&mut self, physical: u64, into: &mut [u8]) -> bool {
-        if let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&physical)) {
-            let value = u64::from(apic.read(physical - APIC.start, now()));
-            into.copy_from_slice(&value.to_le_bytes()[..into.len()]);
+        let controllers = self.controllers.as_mut();
+        if let Some(value) = controllers.and_then(|it| it.read(physical)) {
+            into.copy_from_slice(&u64::from(value).to_le_bytes()[..into.len()]);
             return true;
         }
         self.memory.read(physical, into).is_some()
     }
 
     fn write(&mut self, physical: u64, bytes: &[u8]) -> bool {
-        if let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&physical)) {
-            let mut value = [0; 8];
-            value[..bytes.len()].copy_from_slice(bytes);
-            apic.write(
-                physical - APIC.start,
-                u64::from_le_bytes(value) as u32,
-                now(),
-            );
-            timer::set(apic.deadline());
-            return true;
-        }
-        self.memory.write(physical, bytes).is_some()
+        let mut value = [0; 8];
+        value[..bytes.len()].copy_from_slice(bytes);
+        let value = u64::from_le_bytes(value) as u32;
+        let controllers = self.controllers.as_mut();
+        controllers.is_some_and(|it| it.write(physical, value).is_some())
+            || self.memory.write(physical, bytes).is_some()
     }
 }
 
@@ -128,10 +121,10 @@ impl NovaVcpu {
         let mut bus = GuestBus {
             memory: &self.memory,
             paging: self.utcb.paging(),
-            apic: self.apic.as_mut(),
+            controllers: self.controllers.as_mut(),
         };
         let result = execution.run(&mut bus, &mut *self.utcb);
-        // The APIC may have changed.
+        // The controllers may have changed.
         self.has_work = true;
         match result {
             Ok(exit) if execution.is_finished() => {

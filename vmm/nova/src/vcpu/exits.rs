@@ -1,11 +1,10 @@
 //! Handling of exits.
 
-use super::now;
+use super::controllers::Controllers;
 use super::{
-    NovaVcpu, Pending, APIC, CPUID, HALT, HYPERCALL, INTERRUPT_WINDOW, INVALID_STATE, IS_KICKED,
-    MSR, NESTED_FAULT, PORT, RECALL, SHUTDOWN,
+    NovaVcpu, Pending, CPUID, HALT, HYPERCALL, INTERRUPT_WINDOW, INVALID_STATE, IS_KICKED, MSR,
+    NESTED_FAULT, PORT, RECALL, SHUTDOWN,
 };
-use crate::timer;
 use core::sync::atomic::Ordering;
 use trapline_emulation::decode::{Access, Form};
 use trapline_emulation::execute::extended;
@@ -92,8 +91,7 @@ impl NovaVcpu {
     }
 
     fn read(&mut self, address: u64, size: u8) -> Option<Exit> {
-        if let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&address)) {
-            let value = apic.read(address - APIC.start, now());
+        if let Some(value) = self.controllers_at(address).and_then(|it| it.read(address)) {
             self.complete(Entry::Answer(value.into()));
             return None;
         }
@@ -102,14 +100,23 @@ impl NovaVcpu {
     }
 
     fn write(&mut self, address: u64, size: u8, data: u64) -> Option<Exit> {
-        if let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&address)) {
-            apic.write(address - APIC.start, data as u32, now());
-            timer::set(apic.deadline());
+        let controllers = self.controllers_at(address);
+        if controllers
+            .and_then(|it| it.write(address, data as u32))
+            .is_some()
+        {
             self.has_work = true;
             return None;
         }
         let at = IoAddr::Mmio(address);
         Some(Exit::Write { at, size, data })
+    }
+
+    #[inline(always)]
+    fn controllers_at(&mut self, address: u64) -> Option<&mut Controllers> {
+        self.controllers
+            .as_mut()
+            .filter(|_| Controllers::contain(address))
     }
 
     #[inline(never)]
@@ -119,7 +126,7 @@ impl NovaVcpu {
             MSR => self.msr(),
             HALT => {
                 self.skip(1);
-                self.is_halted = self.apic.is_some();
+                self.is_halted = self.controllers.is_some();
                 if !self.is_halted {
                     return Some(Exit::Halted);
                 }

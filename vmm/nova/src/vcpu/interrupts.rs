@@ -1,7 +1,6 @@
 //! Interrupts of the local APIC, and halts.
 
-use super::now;
-use super::{parts, NovaVcpu, VALID};
+use super::{parts, NovaVcpu, INTERRUPT_WINDOW, RECALL, VALID};
 use crate::utcb::Parts;
 use crate::{lines, timer};
 use trapline_interface::Exit;
@@ -38,14 +37,13 @@ impl NovaVcpu {
     /// Waits while the guest halts, then injects the interrupt of the highest priority or requests an exit for it.
     /// Returns an exit for a kick, or if no interrupt can end the halt.
     fn interrupt(&mut self) -> Option<Exit> {
-        let Some(mut apic) = self.apic.as_mut() else {
+        let Some(mut controllers) = self.controllers.as_mut() else {
             self.has_work = false;
             return None;
         };
-        lines::take(|vector| apic.request(vector));
-        apic.expire(now());
-        while self.is_halted && apic.pending().is_none() {
-            let deadline = apic.deadline();
+        controllers.update();
+        while self.is_halted && controllers.local.pending().is_none() {
+            let deadline = controllers.local.deadline();
             if deadline.is_none() && !lines::exist() {
                 return Some(Exit::Halted);
             }
@@ -55,18 +53,22 @@ impl NovaVcpu {
             if let Some(exit) = self.kicked() {
                 return Some(exit);
             }
-            apic = self.apic.as_mut()?;
-            lines::take(|vector| apic.request(vector));
-            apic.expire(now());
+            controllers = self.controllers.as_mut()?;
+            controllers.update();
         }
+        let apic = &mut controllers.local;
         timer::set(apic.deadline());
         self.has_work = false;
         let pending = apic.pending();
         self.show_hidden_time();
-        let vector = pending?;
+        let Some(vector) = pending else {
+            self.close_window();
+            return None;
+        };
         let message = parts(self.utcb.exit);
-        let apic = self.apic.as_mut()?;
-        let is_known = message.contains(Parts::FLAGS.with(Parts::SHADOW));
+        let undelivered = self.undelivered();
+        let apic = &mut self.controllers.as_mut()?.local;
+        let is_known = message.contains(Parts::FLAGS.with(Parts::SHADOW)) && undelivered == 0;
         self.changed = self.changed.with(Parts::INJECTION);
         if is_known && self.utcb.rflags & INTERRUPTS_ON != 0 && self.utcb.shadow == 0 {
             apic.accept(vector);
@@ -75,8 +77,24 @@ impl NovaVcpu {
             // A further one waits for the window.
             self.has_work = apic.pending().is_some();
         } else {
-            self.utcb.injection = WINDOW;
+            self.utcb.injection = WINDOW | undelivered;
         }
         None
+    }
+
+    /// Withdraws a request for an exit that has been granted: otherwise the guest would exit again at once.
+    fn close_window(&mut self) {
+        if self.utcb.exit == INTERRUPT_WINDOW {
+            self.utcb.injection = 0;
+            self.changed = self.changed.with(Parts::INJECTION);
+        }
+    }
+
+    /// Returns the event that the last entry was to inject, if a recall preceded that entry.
+    fn undelivered(&self) -> u64 {
+        match self.utcb.exit == RECALL && self.utcb.injection & VALID != 0 {
+            true => self.utcb.injection & !WINDOW,
+            false => 0,
+        }
     }
 }
