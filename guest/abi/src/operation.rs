@@ -137,6 +137,8 @@ use Measure::{Batch, Bytes, Lateness};
 operations! {
     Getpid = 0, Basic, "getpid", Batch, Nothing,
         "one query of the process number: a function call in the image, a system call on Linux";
+    NullIo = 4, Basic, "null-io", Batch, Nothing,
+        "one write and one read of 40 bytes on the null device: function calls in the image, system calls on Linux";
     Yield = 1, Basic, "yield", Batch, Nothing,
         "one switch between two runnable threads, counted";
     Malloc1m = 2, Basic, "malloc-1m", Batch, Nothing,
@@ -159,6 +161,8 @@ operations! {
         "one mapping and unmapping of 256 resident pages (1 MiB) of a file: no page is allocated";
     Syscall = 31, System, "syscall", Batch, Processes,
         "one system call that returns the process number";
+    NullIoProcess = 21, System, "null-io", Batch, Processes,
+        "one write and one read of 40 bytes on the null device: two system calls of a process";
     PageTableUpdate = 23, System, "page-table-update", Batch, Processes,
         "one change of the protection of one touched page by a system call: read-only and writable in turn";
     Make = 22, System, "make", Batch, Processes,

@@ -11,7 +11,9 @@ use crate::network::Network;
 use crate::processes::ProcessFamily;
 use crate::region::{has_huge_pages, Region};
 use crate::ticking::{host, own};
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -67,6 +69,7 @@ fn run_on(machine: Option<GuestMachine>, job: &Job, main: u64, sink: Sink<'_>) {
         disk: None,
         network: None,
         machine,
+        null: None,
     };
     trapline_workloads::run(&mut system, job, &info);
 }
@@ -83,6 +86,8 @@ struct Linux<'a> {
     /// Opened on first use.
     network: Option<Result<Network, Reason>>,
     machine: Option<GuestMachine>,
+    /// The null device, opened on first use.
+    null: Option<File>,
 }
 
 impl System for Linux<'_> {
@@ -110,6 +115,32 @@ impl System for Linux<'_> {
     fn getpid(&mut self) -> u32 {
         // SAFETY: no arguments. Not libc's getpid, which may cache the result.
         unsafe { libc::syscall(libc::SYS_getpid) as u32 }
+    }
+
+    fn open_null(&mut self) -> Result<(), Reason> {
+        if self.null.is_none() {
+            let file = File::options().read(true).write(true).open("/dev/null");
+            self.null = Some(file.map_err(|_| "/dev/null cannot be opened for reading and writing")?);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn write_null(&mut self, bytes: &[u8]) -> usize {
+        let Some(null) = &self.null else {
+            return usize::MAX;
+        };
+        // SAFETY: an open descriptor, and bytes of this length.
+        unsafe { libc::write(null.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) as usize }
+    }
+
+    #[inline(always)]
+    fn read_null(&mut self, buffer: &mut [u8]) -> usize {
+        let Some(null) = &self.null else {
+            return usize::MAX;
+        };
+        // SAFETY: an open descriptor, and a buffer of this length.
+        unsafe { libc::read(null.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) as usize }
     }
 
     fn start_peer(&mut self) -> Result<(), Reason> {

@@ -5,7 +5,9 @@
 //! tables, blocks. [`console`] sends records, [`panic`] reports panics and ends the machine,
 //! [`interrupts`] handles interrupts and halts, [`ticks`] handles periodic timers, [`threads`]
 //! switches threads, [`hypercall`] calls the hypervisor, [`populate`] requests memory, [`xen`] is
-//! the interface to Xen, [`virtio`] the driver of disks, [`process`] runs programs at ring 3. [`system`] implements `System` for the workloads. [`fault`] injects faults.
+//! the interface to Xen, [`virtio`] the driver of disks,
+//! [`devices`] are those of applications, [`process`] runs programs at ring 3. [`system`] implements `System` for the
+//! workloads. [`fault`] injects faults.
 //!
 //! This crate is compiled twice. In a workspace build it is a stub, whose tests check the parts that
 //! need no machine; `scripts/freestanding.sh` builds the image with `--cfg trapline_image` (see build.rs and
@@ -18,6 +20,8 @@ mod boot;
 mod console;
 #[cfg(trapline_image)]
 mod cpu;
+#[cfg(trapline_image)]
+mod devices;
 #[cfg(trapline_image)]
 mod fault;
 #[cfg(trapline_image)]

@@ -2,6 +2,7 @@
 //! page.
 
 use crate::measure::{repeat, Bench, Work};
+use crate::null_device::{verify as verify_null, write_and_read};
 use crate::system::{Block, Reason, System};
 use core::hint::black_box;
 use trapline_abi::Op;
@@ -29,8 +30,19 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
         |system, repetitions| getpid(system, expected, repetitions),
         |_, work| work.check_equal("the process number changed"),
     );
+    null_io(bench);
     run_yield(bench);
     run_memory(bench);
+}
+
+fn null_io<S: System>(bench: &mut Bench<'_, S>) {
+    if !bench.job.selects(Op::NullIo) {
+        return;
+    }
+    match bench.system.open_null() {
+        Ok(()) => bench.measure(Op::NullIo, write_and_read, |_, work| verify_null(&work)),
+        Err(reason) => bench.skip(Op::NullIo, reason),
+    }
 }
 
 fn getpid<S: System>(system: &mut S, expected: u32, repetitions: u64) -> Work {

@@ -19,6 +19,7 @@ pub mod irq;
 pub mod measure;
 mod memory;
 mod net;
+mod null_device;
 mod populate;
 mod processes;
 pub mod script;

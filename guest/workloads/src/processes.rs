@@ -5,6 +5,7 @@
 //! by the other process, a page has the expected content on both sides of a copy.
 
 use crate::measure::{ensure, repeat, Bench, Work};
+use crate::null_device::{verify, write_and_read};
 use crate::script;
 use crate::system::{Block, Processes, Reason, System, MAPPED_PAGES};
 use core::cell::Cell;
@@ -30,6 +31,7 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     pipe(bench);
     mmap(bench);
     syscall(bench);
+    null_io(bench);
     page_table_update(bench);
 }
 
@@ -135,6 +137,15 @@ fn syscall<S: System>(bench: &mut Bench<'_, S>) {
             },
             |_, work| work.check_equal("the process number changed"),
         );
+    });
+}
+
+fn null_io<S: System>(bench: &mut Bench<'_, S>) {
+    with_processes(bench, Op::NullIoProcess, |bench| {
+        match bench.system.open_null() {
+            Ok(()) => bench.measure(Op::NullIoProcess, write_and_read, |_, work| verify(&work)),
+            Err(reason) => bench.skip(Op::NullIoProcess, reason),
+        }
     });
 }
 

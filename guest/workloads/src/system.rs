@@ -59,6 +59,20 @@ pub trait System {
     /// Queries the kernel for the process number.
     fn getpid(&mut self) -> u32;
 
+    /// Opens the null device. Later calls have no effect.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    fn open_null(&mut self) -> Result<(), Reason>;
+
+    /// Writes to the null device. Returns the number of bytes that it took; `usize::MAX` on failure. Called only after
+    /// [`Self::open_null`].
+    fn write_null(&mut self, bytes: &[u8]) -> usize;
+
+    /// Reads from the null device. Returns the number of bytes read; `usize::MAX` on failure. Called only after
+    /// [`Self::open_null`].
+    fn read_null(&mut self, buffer: &mut [u8]) -> usize;
+
     /// Starts a second thread on the same CPU, which only yields.
     ///
     /// # Errors

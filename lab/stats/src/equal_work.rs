@@ -121,6 +121,7 @@ fn other_mechanism(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> 
     let text = match one.cell.op {
         _ if here.has_processes() == bare.has_processes() => return None,
         Op::Getpid => "getpid is a function call in the image, a system call in Linux",
+        Op::NullIo => "null-io is two function calls in the image, two system calls in Linux",
         Op::Yield => "yield is a function call in the image, sched_yield between threads in Linux",
         Op::Malloc1m => "malloc-1m is the image's allocator, mmap in Linux",
         Op::FirstTouch4k => "first-touch-4k is a page fault in Linux, none in the image itself",

@@ -3,8 +3,8 @@
 //! The kernel accesses memory of a program through its page tables and the identity map, one page at
 //! a time, and only where the program itself may: no address that a program passes is used directly.
 
-use super::address_space::{AddressSpace, CODE, STACK};
-use super::number::{self, EXCEPTION, FAILED};
+use super::address_space::{AddressSpace, CODE, PROGRAM, STACK};
+use super::number::{self, EXCEPTION, FAILED, NULL_DEVICE};
 use super::resources::resources;
 use super::ring::Ring;
 use super::ring0::Ring0;
@@ -13,7 +13,7 @@ use super::switch::{
     end, is_active, is_kernel_stack, reload_tables, start, table, wait_for, UserFrame,
 };
 use super::table::{Child, Event};
-use crate::console;
+use crate::{console, devices};
 use crate::cpu::{exits, ring};
 use trapline_abi::frame::MAX_FRAME;
 use trapline_abi::platform::PAGE;
@@ -64,6 +64,10 @@ fn perform<R: Ring>(
         number::WAIT => wait::<R>(first as usize),
         number::PIPE => table().create_pipe().map(|pipe| pipe as u64),
         number::CLOSE => table().close(first as usize).map(|()| 0),
+        number::READ if first == NULL_DEVICE => of_program(second, third)
+            .and_then(|()| devices::read(first, second, third)),
+        number::WRITE if first == NULL_DEVICE => of_program(second, third)
+            .and_then(|()| devices::write(first, second, third)),
         number::READ => read::<R>(first as usize, second, third),
         number::WRITE => write::<R>(first as usize, second, third),
         number::ALLOCATE => allocate::<R>(first),
@@ -240,6 +244,11 @@ fn byte<R: Ring>(address: u64, write: bool) -> Option<*mut u8> {
         R::flush(address);
     }
     Some(at as *mut u8)
+}
+
+/// Checks that the addresses are those of programs, for a device that does not access them.
+fn of_program(address: u64, length: u64) -> Option<()> {
+    (PROGRAM.contains(&address) && length <= PROGRAM.end - address).then_some(())
 }
 
 fn allocate<R: Ring>(bytes: u64) -> Option<u64> {

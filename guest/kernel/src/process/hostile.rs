@@ -121,7 +121,7 @@ pub extern "C" fn run<R: Ring>(_: *const Job) -> u8 {
 }
 
 /// Makes invalid system calls. Each fails.
-fn refused_calls<R: Ring>() -> [Option<u64>; 19] {
+fn refused_calls<R: Ring>() -> [Option<u64>; 21] {
     let pipe = Pipe::<R>::new().map_or(u64::MAX, Pipe::number);
     let own = &raw const pipe as u64;
     let end = STACK.end - 4;
@@ -134,6 +134,8 @@ fn refused_calls<R: Ring>() -> [Option<u64>; 19] {
         call::<R>(number::WRITE, u64::MAX, own, 1),
         call::<R>(number::READ, pipe, kernel_data(), 1).filter(|read| *read != 0),
         call::<R>(number::READ, pipe + 1, own, 1),
+        call::<R>(number::WRITE, number::NULL_DEVICE, kernel_data(), 1),
+        call::<R>(number::READ, number::NULL_DEVICE, own, u64::MAX),
         call::<R>(number::CLOSE, pipe + 1, 0, 0),
         call::<R>(number::SEND, kernel_data(), 8, 0),
         call::<R>(number::SEND, own, 1 << 20, 0),

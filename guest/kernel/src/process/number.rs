@@ -20,10 +20,10 @@ pub const WAIT: u64 = 4;
 pub const PIPE: u64 = 5;
 /// Closes a pipe.
 pub const CLOSE: u64 = 6;
-/// Reads from a pipe to an address, at most a number of bytes. Returns their number, which is 0
+/// Reads from a pipe or device to an address, at most a number of bytes. Returns their number, which is 0
 /// if the pipe is empty and no other process has it open.
 pub const READ: u64 = 7;
-/// Writes bytes at an address to a pipe. Returns their number.
+/// Writes bytes at an address to a pipe or device. Returns their number.
 pub const WRITE: u64 = 8;
 /// Allocates a number of bytes of zeros. Returns their address.
 pub const ALLOCATE: u64 = 9;
@@ -44,6 +44,9 @@ pub const EXITS: u64 = 15;
 pub const EXIT_PROGRAM: u64 = 0;
 /// The program of a step of operation `make`.
 pub const STEP_PROGRAM: u64 = 64;
+
+/// Number of the null device, which every process has open.
+pub const NULL_DEVICE: u64 = 32;
 
 /// Numbers of the pipes that the program of a step reads from and writes to: the first ones of process 1.
 pub const INPUT: u64 = 0;

@@ -282,6 +282,24 @@ impl<R: Ring> System for Program<R> {
         call::<R>(number::GETPID, 0, 0, 0).map_or(u32::MAX, |number| number as u32)
     }
 
+    fn open_null(&mut self) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn write_null(&mut self, bytes: &[u8]) -> usize {
+        let (start, length) = (bytes.as_ptr() as u64, bytes.len() as u64);
+        call::<R>(number::WRITE, number::NULL_DEVICE, start, length)
+            .map_or(usize::MAX, |written| written as usize)
+    }
+
+    #[inline(always)]
+    fn read_null(&mut self, buffer: &mut [u8]) -> usize {
+        let (start, length) = (buffer.as_mut_ptr() as u64, buffer.len() as u64);
+        call::<R>(number::READ, number::NULL_DEVICE, start, length)
+            .map_or(usize::MAX, |read| read as usize)
+    }
+
     fn start_peer(&mut self) -> Result<(), Reason> {
         Err(IN_KERNEL)
     }

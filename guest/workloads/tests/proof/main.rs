@@ -55,6 +55,10 @@ fn every_defect_is_detected() {
         (Defect::WrongPages, "system/mmap"),
         (Defect::KeepMapping, "system/mmap"),
         (Defect::ChangePid, "system/syscall"),
+        (Defect::ShortWrite, "basic/null-io"),
+        (Defect::FullNullDevice, "basic/null-io"),
+        (Defect::ShortWrite, "system/null-io"),
+        (Defect::FullNullDevice, "system/null-io"),
         (Defect::IgnoreProtection, "system/page-table-update"),
         (Defect::WrongStatus, "system/make"),
         (Defect::WrongAnswer, "system/make"),
@@ -84,6 +88,8 @@ fn unsupported_operations_are_skipped_with_the_reason_of_the_system() {
     Fake::assert_result(Defect::NoSleep, "irq/host-timer", "Skip");
     Fake::assert_result(Defect::NoMemory, "stream/copy", "Skip");
     Fake::assert_result(Defect::NoProcesses, "system/fork", "Skip");
+    Fake::assert_result(Defect::NoNullDevice, "basic/null-io", "Skip");
+    Fake::assert_result(Defect::NoNullDevice, "system/null-io", "Skip");
     Fake::assert_result(Defect::NoDisk, "block/read-4k-1", "Skip");
     Fake::assert_result(Defect::NoNetwork, "net/tcp-send", "Skip");
     Fake::assert_result(Defect::NoNetwork, "net/packet-1500", "Skip");

@@ -38,6 +38,18 @@ impl System for Fake {
         self.pids += u32::from(self.defect == Defect::ChangePid);
         42 + self.pids
     }
+    fn open_null(&mut self) -> Result<(), Reason> {
+        match self.defect {
+            Defect::NoNullDevice => Err("there is no null device"),
+            _ => Ok(()),
+        }
+    }
+    fn write_null(&mut self, bytes: &[u8]) -> usize {
+        bytes.len() - usize::from(self.defect == Defect::ShortWrite)
+    }
+    fn read_null(&mut self, _: &mut [u8]) -> usize {
+        usize::from(self.defect == Defect::FullNullDevice)
+    }
     fn start_peer(&mut self) -> Result<(), Reason> {
         Ok(())
     }
