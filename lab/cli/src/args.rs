@@ -33,7 +33,7 @@ pub use history::{HistoryArgs, HistoryFormat};
 pub use inspect::{ExplainArgs, InspectArgs, ShowArgs};
 pub use irq::{Contradiction, IrqArgs};
 pub use kernel_build::KernelBuildArgs;
-pub use net::NetArgs;
+pub use net::{path, NetArgs};
 pub use plan::{PlanArgs, PlanCommand};
 pub use populate::{populate_methods, PopulateArgs};
 pub use report::ReportArgs;

@@ -1,13 +1,18 @@
 //! `trapline net`: measures rates and latencies of packets through forwarders.
 
-use crate::args::NetArgs;
+use crate::args::{path, Format, NetArgs};
 use crate::outcome;
 use crate::session::{open_store, Session};
 use rustix::thread::{sched_getaffinity, CpuSet};
+use trapline_model::packets::PacketRequest;
 use trapline_model::EnvironmentId;
 use trapline_report::packets::Rates;
 use trapline_report::Family;
 use trapline_runner::{packets, Failure, Status};
+use trapline_store::{Run, Store};
+
+/// What the runs measure, in messages.
+const FAMILY: &str = "packets";
 
 /// Measures, stores and prints.
 ///
@@ -20,14 +25,46 @@ pub fn net(args: &NetArgs) -> Result<Status, Failure> {
     let inventory = args.run_options.environment_options.inventory()?;
     let session = Session::open(&args.run_options, inventory)?;
     session.warn_of_load(&[EnvironmentId::HOST.into()], args.run_options.quiet);
-    let run = packets::perform(&mut store, &request, &paths, &session.context())?;
-    let rates = Rates::new(&request, &run.trials);
+    let run = packets::perform(&mut store, &request, &paths, None, &session.context())?;
+    show(&run, &request, args.format.into(), &session)
+}
+
+/// Measures the packets of a plan file, and prints them.
+///
+/// # Errors
+/// See [`net`]; also a format that packets do not have.
+pub fn run_plan(
+    store: &mut Store,
+    request: PacketRequest,
+    text: &str,
+    session: &Session,
+    format: Format,
+) -> Result<Status, Failure> {
+    let format = outcome::supported_by_family(FAMILY, format)?;
+    let names = request.paths.iter();
+    let paths = names.map(|name| path(name, &[]));
+    let paths = paths.collect::<Result<Vec<_>, _>>()?;
+    let request = PacketRequest {
+        cpus: cpus(&[])?,
+        ..request
+    };
+    let run = packets::perform(store, &request, &paths, Some(text), &session.context())?;
+    show(&run, &request, format, session)
+}
+
+fn show(
+    run: &Run,
+    request: &PacketRequest,
+    format: Format,
+    session: &Session,
+) -> Result<Status, Failure> {
+    let rates = Rates::new(request, &run.trials);
     let status = match rates.is_good() {
         true => Status::Done,
         false => Status::Failed,
     };
-    outcome::print_family(&Family::Packets(rates), args.format.into())?;
-    Ok(outcome::interrupted(&run, &session.interrupt).unwrap_or(status))
+    outcome::print_family(&Family::Packets(rates), format)?;
+    Ok(outcome::interrupted(run, &session.interrupt).unwrap_or(status))
 }
 
 /// Returns the CPU of the ports and that of the forwarder.

@@ -1,6 +1,6 @@
 //! `trapline plan`, and plan files of `trapline run`.
 
-use crate::args::{PlainFormat, PlanArgs, PlanCommand};
+use crate::args::{path as net_path, PlainFormat, PlanArgs, PlanCommand};
 use crate::{optimisations, terminal};
 use serde::Serialize;
 use serde_json::json;
@@ -8,9 +8,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use trapline_environments::packets::check;
 use trapline_host::files::{read_text, TEXT_LIMIT};
 use trapline_model::file::{self, Study};
 use trapline_model::kernel_build::BuildRequest;
+use trapline_model::packets::PacketRequest;
 use trapline_model::{expand, names, Clock, Config, Plan};
 use trapline_runner::{kernel_build, Failure, Inventory, Status};
 
@@ -24,9 +26,10 @@ pub fn plan(args: &PlanArgs) -> Result<Status, Failure> {
             let study = read(&args.file)?;
             let inventory = args.environment_options.inventory()?;
             let inventory = inventory.with_overrides(&study.configs)?;
-            let checked = match &study.builds {
-                Some(builds) => Checked::of_builds(&study, builds, &inventory),
-                None => Checked::new(&study, &inventory),
+            let checked = match (&study.builds, &study.packets) {
+                (Some(builds), _) => Checked::of_builds(&study, builds, &inventory),
+                (_, Some(packets)) => Checked::of_packets(&study, packets, &inventory)?,
+                _ => Checked::new(&study, &inventory),
             };
             match args.format {
                 PlainFormat::Table => terminal::print_text(&checked.text())?,
@@ -149,6 +152,36 @@ impl Checked {
             budget_s: study.budget.map(|budget| budget.as_secs()),
             configs: rows,
         }
+    }
+
+    fn of_packets(
+        study: &Study,
+        packets: &PacketRequest,
+        inventory: &Inventory,
+    ) -> Result<Self, Failure> {
+        let all = packets.expand();
+        let mut rows = Vec::new();
+        for name in &packets.paths {
+            let missing = check(&net_path(name, &[])?, &inventory.settings().parts).err();
+            rows.push(Row {
+                config: name.clone(),
+                clock: Clock::Wall.name(),
+                boots: match missing {
+                    Some(_) => 0,
+                    None => all.iter().filter(|it| it.path == *name).count(),
+                },
+                skip: missing.map(|error| error.with_remedy()),
+            });
+        }
+        Ok(Self {
+            about: study.about.clone(),
+            operations: "packets".to_owned(),
+            boots: rows.iter().map(|row| row.boots).sum(),
+            blocks: packets.rounds as usize,
+            seed: study.seed,
+            budget_s: None,
+            configs: rows,
+        })
     }
 
     fn text(&self) -> String {

@@ -3,7 +3,7 @@
 
 use crate::args::{Format, RunArgs};
 use crate::session::{open_store, Session};
-use crate::{kernel_build, outcome, plan};
+use crate::{kernel_build, net, outcome, plan};
 use trapline_abi::OpSet;
 use trapline_model::file::Study;
 use trapline_model::request::usual_operations;
@@ -56,6 +56,14 @@ fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, 
             deadline,
             args.output.format,
         );
+    }
+    if let Some(packets) = &study.packets {
+        let request = trapline_model::packets::PacketRequest {
+            seed,
+            ..packets.clone()
+        };
+        let format = args.output.format;
+        return net::run_plan(&mut store, request, &study.text, session, format);
     }
     let request = plan::request(study, &session.inventory, seed);
     session.warn_of_load(&request.configs, args.run_options.quiet);

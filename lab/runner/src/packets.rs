@@ -22,7 +22,7 @@ const MOST: f64 = 2.0;
 /// Trials of a search, at most: those with CPUs at another distance do not count.
 const MOST_TRIALS: usize = 150;
 
-/// Executes the trials of `request` through `paths`, which are those it names.
+/// Executes the trials of `request` through `paths`, which are those it names. `plan` is the text of its plan file.
 ///
 /// # Errors
 /// The store cannot be written or read.
@@ -30,10 +30,11 @@ pub fn perform(
     store: &mut Store,
     request: &PacketRequest,
     paths: &[PacketPath],
+    plan: Option<&str>,
     context: &RunContext<'_>,
 ) -> Result<Run, Failure> {
     let recorded = RecordedRequest::of_packets(request, context);
-    let number = run::create(store, request.seed, recorded, None, context)?;
+    let number = run::create(store, request.seed, recorded, plan, context)?;
     let planned = request.expand();
     let boots = planned.len();
     context.events.handle(RunEvent::Started { boots });

@@ -31,7 +31,11 @@ fn has_two_cpus() -> bool {
 fn invalid_options_are_rejected() {
     let place = Place::new();
     for (words, forwarders, message) in [
-        ("--path swich", vec![], "choose from switch, testpmd, veth"),
+        (
+            "--path swich",
+            vec![],
+            "choose from switch, testpmd, ovs, tap, veth",
+        ),
         ("--size 59", vec![], "59"),
         ("--load 0", vec![], "1 to 1e9 frames a second, or 'search'"),
         ("--cpus 0,0", vec![], "--cpus: expected two of the CPUs"),
@@ -162,6 +166,33 @@ fn rates_without_loss_are_searched() {
         let is_in_order = lower.zip(upper).is_none_or(|(lower, upper)| lower < upper);
         assert!(is_in_order, "{bounds}");
     }
+}
+
+#[test]
+fn plan_of_packets_is_checked_and_run() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let file = place.path().join("packets.toml");
+    let text = "about = 'a test'\nseed = 3\n[packets]\npath = ['switch']\nsize = [60]\n\
+                direction = ['half']\nduration = 20\nrounds = 2";
+    std::fs::write(&file, text).expect("file can be written");
+    let file = file.to_str().expect("path is UTF-8");
+    let checked = place
+        .run(&["plan", "check", file, "--format", "json"])
+        .json();
+    assert_eq!(checked["operations"], "packets", "{checked:#}");
+    let row = &checked["contenders"][0];
+    assert_eq!((&row["boots"], &row["skip"]), (&2.into(), &Value::Null));
+    let json = place
+        .run_storing("run", &format!("{file} --format json"))
+        .json();
+    let rounds = list(&json, "cells").iter();
+    let trials = rounds.map(|cell| list(cell, "trials").len());
+    assert_eq!(trials.sum::<usize>(), 2, "{json:#}");
+    let shown = place.run_storing("show", "--format json");
+    assert_eq!(shown.json(), json);
 }
 
 #[test]

@@ -13,8 +13,8 @@ use trapline_runner::Failure;
 #[derive(Args, Debug)]
 #[command(after_help = after_help("net"))]
 pub struct NetArgs {
-    /// Forwarders to measure: switch, testpmd, veth, bridge, vde, or a name of --forwarder [default: all that
-    /// are installed]
+    /// Forwarders to measure: switch, testpmd, ovs, tap, veth, bridge, vde, or a name of --forwarder [default: all
+    /// that are installed]
     #[arg(long = "path", value_name = "P,P", value_delimiter = ',')]
     pub paths: Vec<String>,
     /// A forwarder between two vhost-user sockets: its command, with {a} and {b} for them, and {cpu} for its CPU

@@ -28,7 +28,7 @@ pub(super) struct Program {
     /// Its words, with `{a}` and `{b}` for sockets, `{directory}` for theirs, `{cpu}` and `{other}` for the CPUs of the forwarder and
     /// of the ports, `{mask}` for the mask of the first, and [`SWITCH`].
     pub command: Vec<String>,
-    /// Programs that it starts.
+    /// Programs and files that it uses.
     pub needs: &'static [&'static str],
     pub remedy: &'static str,
 }
@@ -73,8 +73,33 @@ const fn linux(name: &'static str) -> KnownPath {
     }
 }
 
+/// Makes two taps in namespaces of this program, which the switch is executed in. They are ready when it answers.
+const TAPS: &str = r#"unshare --user --map-root-user --net sh -c '
+for tap in port-a port-b; do
+    ip tuntap add $tap mode tap && ip link set $tap up || exit
+done
+exec "$0" "$@"' {switch} --poll --cpu {cpu} --tap port-a --tap port-b --counters {a}"#;
+
+/// Open vSwitch with DPDK as a learning switch, with a database of its own: the program of Debian's package, which is not the one in
+/// `PATH`. Sockets of vhost-user are in its directory. Memory that is not of huge pages needs `--legacy-mem`.
+const OVS: &str = r#"sh -c '
+exec > {directory}/log 2>&1
+export OVS_RUNDIR={directory} OVS_LOGDIR={directory} OVS_DBDIR={directory}
+database=unix:{directory}/db.sock
+ovsdb-tool create {directory}/conf.db /usr/share/openvswitch/vswitch.ovsschema
+ovsdb-server {directory}/conf.db --remote=punix:{directory}/db.sock --no-chdir &
+until ovs-vsctl --db=$database --no-wait init; do sleep 0.05; done
+ovs-vsctl --db=$database --no-wait \
+    -- set Open_vSwitch . other_config:dpdk-init=true other_config:pmd-cpu-mask={mask} \
+        other_config:per-port-memory=true \
+        other_config:dpdk-extra="--no-huge --legacy-mem -m 1024 --no-pci --no-telemetry" \
+    -- add-br bridge -- set bridge bridge datapath_type=netdev \
+    -- add-port bridge a -- set interface a type=dpdkvhostuser \
+    -- add-port bridge b -- set interface b type=dpdkvhostuser
+exec /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk $database --no-chdir'"#;
+
 /// Paths that have a name.
-const KNOWN: [KnownPath; 5] = [
+const KNOWN: [KnownPath; 7] = [
     KnownPath {
         name: "switch",
         program: Some((
@@ -94,7 +119,25 @@ const KNOWN: [KnownPath; 5] = [
              --nb-cores=1 --burst=64 --total-num-mbufs=8192 --forward-mode=io --auto-start --no-mlockall -i",
         )),
         needs: &[],
-        remedy: "apt-get install dpdk",
+        remedy: "apt-get install dpdk-dev librte-meta-all",
+    },
+    KnownPath {
+        name: "ovs",
+        program: Some((Ports::VhostUser, OVS)),
+        needs: &[
+            "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
+            "/usr/lib/x86_64-linux-gnu/dpdk/pmds-23.0/librte_mempool_ring.so.23",
+            "ovs-vsctl",
+            "ovsdb-server",
+            "ovsdb-tool",
+        ],
+        remedy: "apt-get install openvswitch-switch-dpdk librte-mempool-ring23",
+    },
+    KnownPath {
+        name: "tap",
+        program: Some((Ports::Taps, TAPS)),
+        needs: &["ip"],
+        remedy: "apt-get install iproute2 util-linux",
     },
     linux("veth"),
     linux("bridge"),

@@ -90,7 +90,7 @@ fn named<T>(name: &str, found: Option<T>, expected: &str) -> Result<T, String> {
 
 impl super::Written {
     /// Returns the first key of another measurement.
-    fn other_measurement(&self) -> Option<&'static str> {
+    pub(super) fn other_measurement(&self) -> Option<&'static str> {
         let all = [
             ("contenders", !self.configs.is_empty()),
             ("workloads", !self.workloads.is_empty()),

@@ -5,6 +5,7 @@
 
 mod builds;
 mod optimisations;
+mod packets;
 mod schema;
 
 pub use optimisations::Optimisation;
@@ -16,6 +17,7 @@ use crate::irq;
 use crate::kernel_build;
 use crate::names;
 use crate::overrides::Overrides;
+use crate::packets::PacketRequest;
 use crate::preset::Preset;
 use crate::request::usual_operations;
 use crate::time;
@@ -28,7 +30,7 @@ use toml::{Spanned, Value};
 use trapline_abi::OpSet;
 
 /// A plan file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Study {
     /// Description.
     pub about: String,
@@ -54,6 +56,8 @@ pub struct Study {
     pub optimisations: Vec<Optimisation>,
     /// Kernel builds. A plan with builds has nothing else.
     pub builds: Option<kernel_build::BuildRequest>,
+    /// Rates of packets, without CPUs. A plan with packets has nothing else.
+    pub packets: Option<PacketRequest>,
     /// Text of the file.
     pub text: String,
 }
@@ -104,6 +108,7 @@ struct Written {
     optimisations: Vec<optimisations::Written>,
     #[serde(rename = "kernel-build")]
     builds: Option<Spanned<builds::Written>>,
+    packets: Option<Spanned<packets::Written>>,
 }
 
 /// VMMs by name.
@@ -189,9 +194,14 @@ impl Reader<'_> {
 
     fn study(&self, written: &Written) -> Result<Study, InvalidFile> {
         let (operations, named) = self.operations(&written.workloads)?;
-        let configs = self.configs(written)?;
+        let packets = self.packets(written)?;
+        let configs = match packets {
+            Some(_) => Vec::new(),
+            None => self.configs(written)?,
+        };
         Ok(Study {
             about: written.about.clone(),
+            packets,
             builds: self.builds(written, &configs)?,
             optimisations: self.optimisations(&written.optimisations, operations, &configs)?,
             configs,

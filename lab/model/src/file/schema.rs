@@ -5,10 +5,12 @@ use crate::cpus;
 use crate::environment::EnvironmentId;
 use crate::kernel_build::{Place, Size};
 use crate::names;
+use crate::packets::{Direction, PacketRequest, Ring};
 use crate::preset::Preset;
 use crate::settings::{Setting, ValueType, SETTINGS};
 use crate::vmms::{ImageFormat, Transport};
 use serde_json::{json, Value};
+use std::ops::RangeInclusive;
 use trapline_abi::{Op, Workload};
 
 /// Returns the schema (JSON Schema, draft 2020-12).
@@ -58,6 +60,7 @@ pub fn schema() -> Value {
             "vmm": vmms(),
             "irq": interrupts(),
             "kernel-build": builds(),
+            "packets": packets(),
             "tables": tables(),
             "optimisations": optimisations()
         }
@@ -177,6 +180,25 @@ fn builds() -> Value {
             "place": several(json!({ "enum": Place::ALL.map(Place::name) }))
         },
         "description": "Options of 'trapline kernel-build'. Excludes contenders, workloads, preset, machine, irq and tables."
+    })
+}
+
+fn packets() -> Value {
+    let several = |item: Value| json!({ "type": "array", "minItems": 1, "items": item });
+    let number = |range: RangeInclusive<u32>| json!({ "type": "integer", "minimum": range.start(), "maximum": range.end() });
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["path"],
+        "properties": {
+            "path": several(json!({ "type": "string" })),
+            "size": several(number(PacketRequest::FRAME)),
+            "ring": several(json!({ "enum": Ring::NAMES })),
+            "direction": several(json!({ "enum": Direction::NAMES })),
+            "duration": number(PacketRequest::DURATIONS),
+            "rounds": number(PacketRequest::MOST_ROUNDS)
+        },
+        "description": "Options of 'trapline net'. Excludes all other measurements."
     })
 }
 

@@ -107,7 +107,7 @@ fn errors_have_a_line_and_a_remedy() {
         "\nenvironments = [\n 'host',\n 'qemu-kmv']"
           line 4: unknown environment 'qemu-kmv'; did you mean 'qemu-kvm'?
         "environments = ['host']\nenvironment = ['kvm']"
-          line 2: unknown field `environment`, expected one of `about`, `environments`, `contenders`, `workloads`, `preset`, `boots`, `seed`, `budget`, `vmm`, `machine`, `irq`, `tables`, `optimisations`, `kernel-build`
+          line 2: unknown field `environment`, expected one of `about`, `environments`, `contenders`, `workloads`, `preset`, `boots`, `seed`, `budget`, `vmm`, `machine`, `irq`, `tables`, `optimisations`, `kernel-build`, `packets`
         "environments = ['host']\nworkloads = ['exits/port-oot']"
           line 2: unknown workload or operation 'exits/port-oot'; did you mean 'exits/port-out'?
         "contenders = ['host:memory=1G']"
