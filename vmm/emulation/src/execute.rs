@@ -42,13 +42,28 @@ enum Place {
 enum Kind {
     Operand(Form),
     PortString(PortString),
+    /// An instruction that the caller executes, with the address of its operand.
+    Foreign(u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Reading,
+    /// The caller executes the instruction.
+    Foreign,
     Writing,
     Finished,
+}
+
+/// The memory operand of an instruction that the caller executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForeignOperand {
+    /// Virtual address.
+    pub address: u64,
+    /// Size in bytes, at most 16.
+    pub size: u8,
+    /// Contents, if the instruction reads them.
+    pub value: u128,
 }
 
 /// An instruction in progress.
@@ -59,8 +74,8 @@ pub struct Execution {
     size: u8,
     source: Option<Place>,
     target: Option<Place>,
-    /// The value read, or to be written.
-    value: u64,
+    /// The value read, or to be written. Only that of an instruction of the caller's exceeds 64 bits.
+    value: u128,
     /// Flags and register to be set at the end.
     flags: Option<u64>,
     register: Option<(u8, u64)>,
@@ -90,6 +105,15 @@ impl Execution {
         };
         let kind = Kind::Operand(operand.form);
         Some(Self::of(kind, length, operand.size, source, target))
+    }
+
+    /// Returns the execution of an instruction with a memory operand that the caller executes: see [`Self::foreign`].
+    pub fn by_caller(operand: &Operand, length: u64) -> Self {
+        let at = Place::Memory(operand.address, operand.access);
+        let source = (operand.access != Access::Write).then_some(at);
+        let target = (operand.access != Access::Read).then_some(at);
+        let kind = Kind::Foreign(operand.address);
+        Self::of(kind, length, operand.size, source, target)
     }
 
     /// Returns the execution of one element of a port access through memory. An instruction without elements is
@@ -124,7 +148,27 @@ impl Execution {
         self.phase == Phase::Finished
     }
 
-    /// Continues until an exit or the end. Registers change at the end, which may be an exit that writes.
+    /// Returns the operand of an instruction that the caller is to execute now, without changing memory.
+    pub fn foreign(&self) -> Option<ForeignOperand> {
+        match (self.phase, self.kind) {
+            (Phase::Foreign, Kind::Foreign(address)) => Some(ForeignOperand {
+                address,
+                size: self.size,
+                value: self.value,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Takes the operand after the caller has executed the instruction, which has changed the registers.
+    pub fn executed(&mut self, value: u128) {
+        self.value = value;
+        self.phase = Phase::Writing;
+        self.done = 0;
+    }
+
+    /// Continues until an exit, the end, or [`Self::foreign`]. Registers change at the end, which may be an exit that
+    /// writes.
     ///
     /// # Errors
     /// A fault of the guest, which has changed neither memory nor registers.
@@ -143,6 +187,10 @@ impl Execution {
             if let Some(exit) = self.read(bus)? {
                 return Ok(Some(exit));
             }
+            if let Kind::Foreign(_) = self.kind {
+                self.phase = Phase::Foreign;
+                return Ok(None);
+            }
             self.compute(registers);
             self.phase = Phase::Writing;
             self.done = 0;
@@ -160,7 +208,7 @@ impl Execution {
         if self.phase == Phase::Reading {
             if let Some(source) = self.source {
                 let part = self.part(source);
-                self.put(part, &value.to_le_bytes());
+                self.put(part, value);
             }
         }
     }
@@ -169,15 +217,21 @@ impl Execution {
         match self.kind {
             Kind::PortString(string) => string.is_done(registers),
             Kind::Operand(Form::String(string)) => string.is_done(registers),
-            Kind::Operand(_) => false,
+            Kind::Operand(_) | Kind::Foreign(_) => false,
         }
     }
 
+    /// Finds faults of the target that the first access would not find.
     fn check_target<B: Bus>(&self, bus: &mut B) -> Result<(), B::Fault> {
         if let Some(Place::Memory(address, access)) = self.target {
-            bus.translate(address, access)?;
             let last = address.wrapping_add(u64::from(self.size) - 1);
-            if last / PAGE as u64 != address / PAGE as u64 {
+            let is_in_page = last / PAGE as u64 == address / PAGE as u64;
+            let is_first = self.source.is_none() || self.source == self.target;
+            if is_in_page && is_first {
+                return Ok(());
+            }
+            bus.translate(address, access)?;
+            if !is_in_page {
                 bus.translate(last, access)?;
             }
         }
@@ -198,11 +252,10 @@ impl Execution {
         self.done..self.done + length
     }
 
-    fn put(&mut self, part: Range<u8>, bytes: &[u8]) {
-        let mut value = self.value.to_le_bytes();
-        let range = usize::from(part.start)..usize::from(part.end);
-        value[range].copy_from_slice(&bytes[..part.len()]);
-        self.value = u64::from_le_bytes(value);
+    /// Adds a part that was read.
+    fn put(&mut self, part: Range<u8>, value: u64) {
+        let read = extended(value, part.len() as u8, false);
+        self.value |= u128::from(read) << (8 * part.start);
         self.done = part.end;
     }
 
@@ -220,7 +273,7 @@ impl Execution {
                     let at = bus.translate(address.wrapping_add(self.done.into()), access)?;
                     let mut bytes = [0; 8];
                     if bus.read(at, &mut bytes[..part.len()]) {
-                        self.put(part, &bytes);
+                        self.put(part, u64::from_le_bytes(bytes));
                         continue;
                     }
                     IoAddr::Mmio(at)
@@ -239,7 +292,7 @@ impl Execution {
         while self.done < self.size {
             let part = self.part(target);
             let size = part.len() as u8;
-            let data = self.value >> (8 * part.start) & u64::MAX >> (64 - 8 * u32::from(size));
+            let data = extended((self.value >> (8 * part.start)) as u64, size, false);
             let at = match target {
                 Place::Port(port) => IoAddr::Port(port),
                 Place::Memory(address, access) => {
@@ -262,31 +315,32 @@ impl Execution {
         let Kind::Operand(form) = self.kind else {
             return;
         };
+        let value = self.value as u64;
         match form {
             Form::Load {
                 register,
                 size,
                 is_signed,
             } => {
-                let value = extended(self.value, self.size, is_signed);
+                let value = extended(value, self.size, is_signed);
                 self.register = Some((register, value));
                 self.size = size;
             }
-            Form::Store(value) => self.value = value,
+            Form::Store(value) => self.value = value.into(),
             Form::Compute(computation) => {
-                let outcome = computation.apply(self.value, registers.flags());
-                self.value = outcome.memory;
+                let outcome = computation.apply(value, registers.flags());
+                self.value = outcome.memory.into();
                 self.flags = Some(outcome.flags);
                 self.register = outcome.register;
             }
-            Form::String(string) if string.source.is_none() => self.value = registers.get(0),
-            Form::String(string) if string.target.is_none() => {
-                self.register = Some((0, self.value));
+            Form::String(string) if string.source.is_none() => {
+                self.value = registers.get(0).into();
             }
+            Form::String(string) if string.target.is_none() => self.register = Some((0, value)),
             Form::Call => {
                 // The target of the jump; the return address is pushed.
-                self.register = Some((0, self.value));
-                self.value = registers.instruction().wrapping_add(self.length);
+                self.register = Some((0, value));
+                self.value = registers.instruction().wrapping_add(self.length).into();
             }
             Form::Push | Form::Jump | Form::String(_) | Form::Other => {}
         }
@@ -301,7 +355,8 @@ impl Execution {
         }
         let stack = registers.get(RSP).wrapping_sub(SLOT);
         let next = match self.kind {
-            Kind::Operand(Form::Jump) => self.value,
+            Kind::Foreign(_) => return,
+            Kind::Operand(Form::Jump) => self.value as u64,
             Kind::Operand(Form::Call) => {
                 registers.set(RSP, 8, stack);
                 self.register.map_or(next, |(_, target)| target)
@@ -334,3 +389,6 @@ pub fn extended(value: u64, size: u8, is_signed: bool) -> u64 {
         false => value << shift >> shift,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ fn seconds_of(registers: [u8; 6]) -> u32 {
 /// Days from the start of 1970 to a day of a year between 2000 and 2099.
 fn days(year: u32, month: u32, day: u32) -> u32 {
     const BEFORE: [u32; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-    let leap_days = (year - 1 - 1968) / 4 + u32::from(year % 4 == 0 && month > 2);
+    let leap_days = (year - 1 - 1968) / 4 + u32::from(year.is_multiple_of(4) && month > 2);
     let before = BEFORE[(month.max(1) as usize - 1) % 12];
     (year - 1970) * 365 + leap_days + before + day - 1
 }

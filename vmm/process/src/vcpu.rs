@@ -6,7 +6,6 @@ mod faults;
 mod spaces;
 mod start;
 
-use self::emulate::Emulation;
 use self::start::Started;
 use crate::config::Config;
 use crate::control::{Control, GuestState, Mode, Stop};
@@ -23,7 +22,7 @@ use crate::signals::{monotonic_ns, ProcessKick, SharedRequests, Timer};
 use std::io;
 use std::sync::Arc;
 use trapline_emulation::apic::Apic;
-use trapline_emulation::decode::PortString;
+use trapline_emulation::execute::Execution;
 use trapline_emulation::paging::PageFault;
 use trapline_emulation::GuestRegisters;
 use trapline_interface::{
@@ -64,12 +63,10 @@ enum Pending {
     Nothing,
     /// Answer to a port read of this size.
     Port(u8),
-    /// Answer to an element of a port read into memory, and length of the instruction.
-    PortString(PortString, u64),
     /// Answer to a hypercall.
     Call,
-    /// Rest of a memory access.
-    Memory(Emulation),
+    /// Rest of an instruction.
+    Execution(Execution),
 }
 
 /// Event that ends the handling of a stop.
@@ -194,13 +191,9 @@ impl ProcessVcpu {
                 self.guest.registers.set(0, 8, answer);
                 Ok(None)
             }
-            Pending::PortString(string, length) => {
-                self.store_element(string, length, answer)?;
-                Ok(None)
-            }
-            Pending::Memory(mut access) => {
-                access.answer_if_reading(answer);
-                self.emulate(access)
+            Pending::Execution(mut execution) => {
+                execution.answer(answer);
+                self.emulate(execution, None)
             }
         }
     }

@@ -1,25 +1,25 @@
 //! Accesses to memory that the process does not have: devices, the local APIC, memory attached later, writes to
 //! read-only or tracked memory.
 //!
-//! A plain load or store is completed here. Any other instruction is executed by the process, alone, on scratch
-//! pages in place of the memory.
+//! An instruction that the executor does not support is executed by the process, alone, on scratch pages in place of the
+//! memory.
 
 use super::{Event, Pending, ProcessVcpu, Step};
 use crate::control::{Mode, Stop};
 use crate::layout::{SCRATCH, SWITCHER};
 use crate::mappings::show;
-use crate::signals::monotonic_ns;
+use crate::memory::Memory;
+use crate::signals::{monotonic_ns, SharedRequests};
 use std::ops::Range;
-use trapline_emulation::decode::{Access, Form, Operand};
-use trapline_emulation::paging::translate;
-use trapline_emulation::GuestRegisters;
-use trapline_interface::{Exit, IoAddr, Stop as GuestStop, PAGE};
+use std::sync::MutexGuard;
+use trapline_emulation::apic::Apic;
+use trapline_emulation::decode::{Access, Operand};
+use trapline_emulation::execute::{Bus, Execution, ForeignOperand};
+use trapline_emulation::paging::{translate, PageFault};
+use trapline_interface::{Exit, Stop as GuestStop, System, PAGE};
 
 /// Page of the local APIC (Intel SDM volume 3, 11.4.1).
 const APIC: Range<u64> = 0xfee0_0000..0xfee0_1000;
-
-/// Largest access that exits.
-const LARGEST: usize = 8;
 
 /// Stops before the only instruction of a step, at most: interrupts, and pages that its other operands need.
 const MOST_STOPS: u32 = 16;
@@ -27,217 +27,140 @@ const MOST_STOPS: u32 = 16;
 /// Suberror of an instruction that cannot be emulated.
 pub(super) const NOT_EMULATED: u32 = 1;
 
-/// An access in progress.
+/// Translation of a page that the guest has just accessed.
 #[derive(Clone, Copy)]
-pub(super) struct Emulation {
-    operand: Operand,
-    /// Length of the instruction.
-    length: u64,
-    /// The value read, or to be written.
-    bytes: [u8; 16],
-    /// Bytes that are done.
-    done: usize,
-    is_writing: bool,
+pub(super) struct Translated {
+    /// Virtual address of the access, and its guest-physical address.
+    pub from: u64,
+    pub to: u64,
+    pub access: Access,
 }
 
-/// The part of an access that lies in one page.
-struct Part {
-    /// Guest-physical address.
-    at: u64,
-    range: Range<usize>,
+impl Translated {
+    fn find(&self, address: u64, access: Access) -> Option<u64> {
+        let is_found = address / PAGE as u64 == self.from / PAGE as u64 && access == self.access;
+        is_found.then(|| self.to.wrapping_add(address.wrapping_sub(self.from)))
+    }
 }
 
-impl Emulation {
-    pub fn new(operand: Operand, length: u64) -> Self {
-        let mut bytes = [0; 16];
-        if let Form::Store(value) = operand.form {
-            bytes[..8].copy_from_slice(&value.to_le_bytes());
+/// Memory and local APIC of the guest.
+struct GuestBus<'a> {
+    memory: MutexGuard<'a, Memory>,
+    system: &'a System,
+    apic: Option<&'a mut Apic<SharedRequests>>,
+    translated: Option<Translated>,
+}
+
+impl Bus for GuestBus<'_> {
+    type Fault = PageFault;
+
+    fn translate(&mut self, address: u64, access: Access) -> Result<u64, PageFault> {
+        if let Some(to) = self.translated.and_then(|it| it.find(address, access)) {
+            return Ok(to);
         }
-        Self {
-            operand,
-            length,
-            bytes,
-            done: 0,
-            is_writing: matches!(operand.form, Form::Store(_)),
+        let found = translate(&mut *self.memory, self.system, address, access);
+        found.map(|found| found.address)
+    }
+
+    fn read(&mut self, physical: u64, into: &mut [u8]) -> bool {
+        if self.memory.read(physical, into).is_some() {
+            return true;
         }
+        let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&physical)) else {
+            return false;
+        };
+        let value = apic.read(physical - APIC.start, monotonic_ns());
+        into.copy_from_slice(&u64::from(value).to_le_bytes()[..into.len()]);
+        true
     }
 
-    fn size(&self) -> usize {
-        self.operand.size.into()
-    }
-
-    fn answer(&mut self, value: u64) {
-        let size = self.next_range().len();
-        let end = self.done + size;
-        self.bytes[self.done..end].copy_from_slice(&value.to_le_bytes()[..size]);
-        self.done = end;
-    }
-
-    /// Completes the last exit like [`Self::answer`], unless it was a write.
-    pub fn answer_if_reading(&mut self, value: u64) {
-        if !self.is_writing {
-            self.answer(value);
+    fn write(&mut self, physical: u64, bytes: &[u8]) -> bool {
+        if self.memory.write(physical, bytes).is_some() {
+            return true;
         }
-    }
-
-    fn address(&self) -> u64 {
-        self.operand.address.wrapping_add(self.done as u64)
-    }
-
-    /// The next bytes: at most eight, in one page.
-    fn next_range(&self) -> Range<usize> {
-        let in_page = PAGE - self.address() as usize % PAGE;
-        let length = (self.size() - self.done).min(LARGEST).min(in_page);
-        self.done..self.done + length
-    }
-
-    fn value(&self, range: Range<usize>) -> u64 {
-        let mut bytes = [0; 8];
-        bytes[..range.len()].copy_from_slice(&self.bytes[range]);
-        u64::from_le_bytes(bytes)
-    }
-
-    /// The loaded value, extended to 64 bits.
-    fn loaded(&self, is_signed: bool) -> u64 {
-        let shift = 64 - 8 * self.size() as u32;
-        let value = self.value(0..self.size()) << shift;
-        match is_signed {
-            true => (value as i64 >> shift) as u64,
-            false => value >> shift,
-        }
+        let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&physical)) else {
+            return false;
+        };
+        let mut value = [0; 8];
+        value[..bytes.len()].copy_from_slice(bytes);
+        let value = u64::from_le_bytes(value) as u32;
+        apic.write(physical - APIC.start, value, monotonic_ns());
+        true
     }
 }
 
 impl ProcessVcpu {
-    /// Continues an access until it exits or is done.
-    pub(super) fn emulate(&mut self, mut now: Emulation) -> Step {
+    /// Executes an instruction with this memory operand, of which a page is `translated`.
+    pub(super) fn emulate_operand(
+        &mut self,
+        operand: &Operand,
+        length: u64,
+        translated: Translated,
+    ) -> Step {
+        let execution = Execution::new(operand, length, &self.guest.registers);
+        let execution = execution.unwrap_or_else(|| Execution::by_caller(operand, length));
+        self.emulate(execution, Some(translated))
+    }
+
+    /// Continues an instruction until it exits or is done.
+    pub(super) fn emulate(
+        &mut self,
+        mut execution: Execution,
+        translated: Option<Translated>,
+    ) -> Step {
         self.pending = Pending::Nothing;
-        if !now.is_writing && now.operand.access != Access::Write {
-            while now.done < now.size() {
-                if let Some(exit) = self.read_part(&mut now)? {
-                    self.pending = Pending::Memory(now);
-                    return Ok(Some(exit));
-                }
-            }
-        }
-        if !now.is_writing && !self.complete(&mut now)? {
-            return Ok(Some(Exit::Stopped(GuestStop::Internal(NOT_EMULATED))));
-        }
-        while now.is_writing && now.done < now.size() {
-            if let Some(exit) = self.write_part(&mut now)? {
-                if now.done < now.size() {
-                    self.pending = Pending::Memory(now);
-                } else {
-                    self.finish(&now);
-                }
-                return Ok(Some(exit));
-            }
-        }
-        self.finish(&now);
-        Ok(None)
-    }
-
-    /// Moves on behind an instruction that was completed here.
-    fn finish(&mut self, now: &Emulation) {
-        if now.operand.form.is_plain() {
-            self.skip(now.length);
-        }
-    }
-
-    /// Gives an instruction its operand. Returns false if the process cannot execute it.
-    fn complete(&mut self, now: &mut Emulation) -> Result<bool, Event> {
-        match now.operand.form {
-            Form::Load {
-                register,
-                size,
-                is_signed,
-            } => {
-                let value = now.loaded(is_signed);
-                self.guest.registers.set_operand(register, size, value);
+        loop {
+            let mut bus = GuestBus {
+                memory: self.shared.memory(),
+                system: &self.cpu.system,
+                apic: self.apic.as_mut(),
+                translated,
+            };
+            let exit = execution.run(&mut bus, &mut self.guest.registers);
+            drop(bus);
+            let exit = exit?;
+            if execution.is_finished() {
                 self.guest.is_changed = true;
+                return Ok(exit);
             }
-            _ => {
-                if !self.execute_alone(now)? {
-                    return Ok(false);
-                }
-                now.done = 0;
-                now.is_writing = now.operand.access != Access::Read;
+            let Some(operand) = execution.foreign() else {
+                self.pending = Pending::Execution(execution);
+                return Ok(exit);
+            };
+            match self.execute_alone(operand)? {
+                Some(value) => execution.executed(value),
+                None => return Ok(Some(Exit::Stopped(GuestStop::Internal(NOT_EMULATED)))),
             }
         }
-        Ok(true)
     }
 
-    fn part(&mut self, now: &Emulation, access: Access) -> Result<Part, Event> {
-        let address = now.address();
-        let mut memory = self.shared.memory();
-        let found = translate(&mut *memory, &self.cpu.system, address, access);
-        let at = found?.address;
-        let range = now.next_range();
-        Ok(Part { at, range })
-    }
-
-    /// Reads the next part: from RAM or the local APIC, or by an exit.
-    fn read_part(&mut self, now: &mut Emulation) -> Step {
-        let part = self.part(now, now.operand.access)?;
-        let into = &mut now.bytes[part.range.clone()];
-        if self.shared.memory().read(part.at, into).is_some() {
-            now.done = part.range.end;
-            return Ok(None);
-        }
-        if let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&part.at)) {
-            let value = apic.read(part.at - APIC.start, monotonic_ns());
-            now.answer(value.into());
-            return Ok(None);
-        }
-        Ok(Some(Exit::Read {
-            at: IoAddr::Mmio(part.at),
-            size: part.range.len() as u8,
-        }))
-    }
-
-    /// Writes the next part: to RAM or the local APIC, or by an exit.
-    fn write_part(&mut self, now: &mut Emulation) -> Step {
-        let part = self.part(now, Access::Write)?;
-        let bytes = &now.bytes[part.range.clone()];
-        now.done = part.range.end;
-        if self.shared.memory().write(part.at, bytes).is_some() {
-            return Ok(None);
-        }
-        let data = now.value(part.range.clone());
-        if let Some(apic) = self.apic.as_mut().filter(|_| APIC.contains(&part.at)) {
-            apic.write(part.at - APIC.start, data as u32, monotonic_ns());
-            return Ok(None);
-        }
-        Ok(Some(Exit::Write {
-            at: IoAddr::Mmio(part.at),
-            size: part.range.len() as u8,
-            data,
-        }))
-    }
-
-    /// Executes one instruction in the process with `now.bytes` as its operand, and takes the bytes back. Returns
-    /// false if that is impossible.
-    fn execute_alone(&mut self, now: &mut Emulation) -> Result<bool, Event> {
-        let pages = self.place_scratch(now)?;
-        let Some(pages) = pages else { return Ok(false) };
+    /// Executes one instruction in the process on this operand. Returns the contents of the operand, or `None` if that
+    /// is impossible.
+    fn execute_alone(&mut self, operand: ForeignOperand) -> Result<Option<u128>, Event> {
+        let mut bytes = operand.value.to_le_bytes();
+        let pages = self.place_scratch(&operand, &bytes)?;
+        let Some(pages) = pages else { return Ok(None) };
         let is_done = self.step_once()?;
         for (page, scratch) in &pages {
-            let range = overlap(now, *page);
-            let offset = now.operand.address.wrapping_add(range.start as u64) - page;
+            let range = overlap(&operand, *page);
+            let offset = operand.address.wrapping_add(range.start as u64) - page;
             let from = scratch - SWITCHER + offset;
-            let _in_range = self.pages[self.process.index()]
-                .own
-                .read(from, &mut now.bytes[range]);
+            let own = &self.pages[self.process.index()].own;
+            let _in_range = own.read(from, &mut bytes[range]);
             let arguments = [*page, PAGE as u64, 0, 0, 0];
             self.process.defer(libc::SYS_munmap, arguments)?;
         }
-        Ok(is_done)
+        Ok(is_done.then(|| u128::from_le_bytes(bytes)))
     }
 
     /// Maps scratch pages, with copies of memory, where the operand lies. `None` if the kernel refuses.
-    fn place_scratch(&mut self, now: &Emulation) -> Result<Option<Vec<(u64, u64)>>, Event> {
-        let first = now.operand.address & !(PAGE as u64 - 1);
-        let last = now.operand.address.wrapping_add(now.size() as u64 - 1) & !(PAGE as u64 - 1);
+    fn place_scratch(
+        &mut self,
+        operand: &ForeignOperand,
+        bytes: &[u8; 16],
+    ) -> Result<Option<Vec<(u64, u64)>>, Event> {
+        let end = operand.address.wrapping_add(u64::from(operand.size) - 1);
+        let [first, last] = [operand.address, end].map(|at| at & !(PAGE as u64 - 1));
         let mut pages = vec![(first, SCRATCH)];
         if last != first {
             pages.push((last, SCRATCH + PAGE as u64));
@@ -248,9 +171,9 @@ impl ProcessVcpu {
             let mut memory = self.shared.memory();
             let _ignored = self.cpu.read(&mut memory, *page, &mut contents);
             drop(memory);
-            let range = overlap(now, *page);
-            let offset = now.operand.address.wrapping_add(range.start as u64) - page;
-            contents[offset as usize..][..range.len()].copy_from_slice(&now.bytes[range]);
+            let range = overlap(operand, *page);
+            let offset = operand.address.wrapping_add(range.start as u64) - page;
+            contents[offset as usize..][..range.len()].copy_from_slice(&bytes[range]);
             let written = self.pages[self.process.index()]
                 .own
                 .write(scratch - SWITCHER, &contents);
@@ -270,7 +193,8 @@ impl ProcessVcpu {
                 Stop::Signal(libc::SIGTRAP) => return Ok(true),
                 Stop::Signal(libc::SIGSEGV) => {
                     let (_, address) = self.process.signal_info()?;
-                    if !self.map_memory(address, Access::ReadWrite)? {
+                    let unmapped = self.map_memory(address, Access::ReadWrite)?;
+                    if unmapped.is_some() {
                         return Ok(false);
                     }
                 }
@@ -283,10 +207,11 @@ impl ProcessVcpu {
 }
 
 /// Bytes of the operand that lie in `page`.
-fn overlap(now: &Emulation, page: u64) -> Range<usize> {
-    let in_first = PAGE - now.operand.address as usize % PAGE;
-    match page == now.operand.address & !(PAGE as u64 - 1) {
-        true => 0..now.size().min(in_first),
-        false => in_first..now.size(),
+fn overlap(operand: &ForeignOperand, page: u64) -> Range<usize> {
+    let size = usize::from(operand.size);
+    let in_first = PAGE - operand.address as usize % PAGE;
+    match page == operand.address & !(PAGE as u64 - 1) {
+        true => 0..size.min(in_first),
+        false => in_first..size,
     }
 }

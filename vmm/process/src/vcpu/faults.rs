@@ -1,11 +1,12 @@
 //! SIGSEGV: privileged instructions, and accesses to memory that is not mapped.
 
-use super::emulate::{Emulation, NOT_EMULATED};
+use super::emulate::{Translated, NOT_EMULATED};
 use super::{Event, Pending, ProcessVcpu, Step};
 use crate::delivery::GENERAL_PROTECTION;
 use crate::registers::USER_CODE;
 use trapline_abi::platform::{HYPERCALL, SPACES};
-use trapline_emulation::decode::{self, Access, PortString, Privileged, LONGEST};
+use trapline_emulation::decode::{self, Access, Privileged, LONGEST};
+use trapline_emulation::execute::Execution;
 use trapline_emulation::paging::translate;
 use trapline_emulation::GuestRegisters;
 use trapline_interface::{Exit, IoAddr, Stop as GuestStop, PAGE};
@@ -77,7 +78,11 @@ impl ProcessVcpu {
                 self.skip(length);
                 return self.port(port, size, is_write);
             }
-            Privileged::PortString(string) => return self.port_string(string, length),
+            Privileged::PortString(string) => {
+                let registers = &self.guest.registers;
+                let execution = Execution::port_string(string, length, registers);
+                return self.emulate(execution, None);
+            }
             _ if self.cpu.system.ring() != 0 => {
                 return Err(Event::Exception(GENERAL_PROTECTION, Some(0)));
             }
@@ -154,49 +159,6 @@ impl ProcessVcpu {
         Ok(())
     }
 
-    /// One element of a port access through memory. The instruction is executed again for the next one.
-    fn port_string(&mut self, string: PortString, length: u64) -> Step {
-        if string.is_done(&self.guest.registers) {
-            self.skip(length);
-            return Ok(None);
-        }
-        let (at, size) = (IoAddr::Port(string.port), string.size);
-        if !string.is_write {
-            self.pending = Pending::PortString(string, length);
-            return Ok(Some(Exit::Read { at, size }));
-        }
-        let address = string.address(&self.guest.registers);
-        let mut bytes = [0; 8];
-        let into = &mut bytes[..usize::from(size)];
-        let read = self.cpu.read(&mut self.shared.memory(), address, into);
-        read?;
-        self.next_element(string, length);
-        let data = u64::from_le_bytes(bytes);
-        Ok(Some(Exit::Write { at, size, data }))
-    }
-
-    pub(super) fn store_element(
-        &mut self,
-        string: PortString,
-        length: u64,
-        answer: u64,
-    ) -> std::result::Result<(), Event> {
-        let address = string.address(&self.guest.registers);
-        let bytes = answer.to_le_bytes();
-        let bytes = &bytes[..usize::from(string.size)];
-        let written = self.cpu.write(&mut self.shared.memory(), address, bytes);
-        written?;
-        self.next_element(string, length);
-        Ok(())
-    }
-
-    fn next_element(&mut self, string: PortString, length: u64) {
-        self.guest.is_changed = true;
-        if string.advance(&mut self.guest.registers) {
-            self.skip(length);
-        }
-    }
-
     /// Maps the memory at `address`, or emulates the access, or delivers the page fault.
     fn memory_fault(&mut self, code: &[u8], address: u64, is_denied: bool) -> Step {
         let operand = decode::operand(code, &self.guest.registers, |it| it.contains(address));
@@ -205,36 +167,41 @@ impl ProcessVcpu {
             None if is_denied => Access::Write,
             None => Access::Read,
         };
-        if self.map_memory(address, access)? {
+        let Some(translated) = self.map_memory(address, access)? else {
             return Ok(None);
-        }
+        };
         match operand {
-            Some((operand, length)) => self.emulate(Emulation::new(operand, length)),
+            Some((operand, length)) => self.emulate_operand(&operand, length, translated),
             None => Ok(Some(Exit::Stopped(GuestStop::Internal(NOT_EMULATED)))),
         }
     }
 
-    /// Maps the page of `address` if it is memory that the process may access. Returns false if not.
+    /// Maps the page of `address` if it is memory that the process may access. Returns its translation if not.
     pub(super) fn map_memory(
         &mut self,
         address: u64,
         access: Access,
-    ) -> std::result::Result<bool, Event> {
-        let (to, is_writable) = {
+    ) -> std::result::Result<Option<Translated>, Event> {
+        let (to, is_writable, unmapped) = {
             let mut memory = self.shared.memory();
             let found = translate(&mut *memory, &self.cpu.system, address, access);
             let to = found?;
+            let unmapped = Translated {
+                from: address,
+                to: to.address,
+                access,
+            };
             let Some(found) = memory.find(to.address) else {
-                return Ok(false);
+                return Ok(Some(unmapped));
             };
             let is_writable = found.attached.is_writable();
             if !found.attached.is_mapped || access != Access::Read && !is_writable {
-                return Ok(false);
+                return Ok(Some(unmapped));
             }
-            (to, is_writable && to.is_writable)
+            (to, is_writable && to.is_writable, unmapped)
         };
         let mappings = &mut self.mappings[self.process.index()];
-        let mapped = mappings.map(self.process.as_mut(), address, &to, is_writable);
-        Ok(mapped?)
+        let mapped = mappings.map(self.process.as_mut(), address, &to, is_writable)?;
+        Ok((!mapped).then_some(unmapped))
     }
 }
