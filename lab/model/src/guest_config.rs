@@ -38,6 +38,8 @@ pub struct GuestConfig {
     pub state: VcpuState,
     /// Translation of guest addresses, by the KVM of a simulated machine.
     pub paging: Paging,
+    /// Transparent huge pages of a simulated machine's Linux, if not as its kernel has them.
+    pub thp: Option<HugePages>,
 }
 
 /// Maximum of [`GuestConfig::guests`].
@@ -62,6 +64,7 @@ impl GuestConfig {
         batching: Batching::On,
         state: VcpuState::Mapped,
         paging: Paging::Nested,
+        thp: None,
     };
 }
 
@@ -163,6 +166,20 @@ pub enum Paging {
 }
 
 named!(Paging { Nested "nested", Shadow "shadow" });
+
+/// Transparent huge pages: kernel option `transparent_hugepage`
+/// (Linux, Documentation/admin-guide/mm/transhuge.rst).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugePages {
+    /// None.
+    Never,
+    /// In memory for which programs ask for them.
+    Madvise,
+    /// Wherever they fit.
+    Always,
+}
+
+named!(HugePages { Never "never", Madvise "madvise", Always "always" });
 
 /// Population of a virtual machine's memory: `--prefault`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

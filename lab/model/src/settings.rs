@@ -14,7 +14,8 @@ pub use value::{FileOverride, Value};
 use crate::cpus;
 use crate::environment::EnvironmentId;
 use crate::guest_config::{
-    Batching, Crossing, GuestConfig, MemoryPages, Paging, Spaces, Switch, VcpuState, MOST_GUESTS,
+    Batching, Crossing, GuestConfig, HugePages, MemoryPages, Paging, Spaces, Switch, VcpuState,
+    MOST_GUESTS,
 };
 use crate::layers;
 use crate::layers::{Hypervisor, Machine};
@@ -222,6 +223,18 @@ pub const SETTINGS: &[Setting] = &[
         apply: |value, guest| guest.paging = Paging::ALL[value.choice()],
         format: 11,
         help: "Translation of guest addresses by KVM: nested page tables of the processor, or shadow page tables",
+    },
+    Setting {
+        name: "thp",
+        column: "thp",
+        value_type: ValueType::Choice(&HugePages::NAMES),
+        options: Options::Measuring,
+        supported_by: |id| id.is_on(Machine::Sim) && id.has_machine_linux() && !id.is_xen(),
+        not_concerned: |id| id.is_native() && !id.has_machine_linux(),
+        apply: |value, guest| guest.thp = Some(HugePages::ALL[value.choice()]),
+        format: 19,
+        help: "Transparent huge pages of the simulated machine's Linux [default: as its kernel has them]",
+        ..ROW
     },
     Setting {
         name: "pin",

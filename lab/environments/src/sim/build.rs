@@ -2,7 +2,7 @@
 
 use super::contents::Contents;
 use super::inner::InnerLinux;
-use super::machine_guest::with_paging;
+use super::machine_guest::tuned;
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts, Limits};
@@ -38,7 +38,7 @@ pub fn build(
         Some(guest) => guest.base(settings, Maker::Amd)?,
         None => Base::linux(settings, Maker::Amd)?,
     };
-    let base = with_paging(base, config.paging);
+    let base = tuned(base, config);
     let machine =
         SimMachine::new(
             settings,

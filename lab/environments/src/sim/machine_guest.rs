@@ -9,7 +9,7 @@ use std::time::Duration;
 use trapline_abi::Job;
 use trapline_host::process::Process;
 use trapline_host::{Error, Facts, Limits};
-use trapline_model::guest_config::Paging;
+use trapline_model::guest_config::{HugePages, Paging};
 use trapline_model::GuestConfig;
 use trapline_sim::base::Base;
 use trapline_sim::kernel::Maker;
@@ -129,7 +129,7 @@ pub fn machine(
     guest: &GuestConfig,
     contents: &dyn Contents,
 ) -> Result<SimMachine, Error> {
-    let base = with_paging(contents.base(settings, Maker::Amd)?, guest.paging);
+    let base = tuned(contents.base(settings, Maker::Amd)?, guest);
     SimMachine::new(
         settings,
         base,
@@ -141,12 +141,27 @@ pub fn machine(
     )
 }
 
+/// Returns the machine with the settings of its kernel and of KVM.
+pub fn tuned(base: Base, guest: &GuestConfig) -> Base {
+    with_huge_pages(with_paging(base, guest.paging), guest.thp)
+}
+
 /// Returns the machine with this parameter of KVM.
-pub fn with_paging(mut base: Base, paging: Paging) -> Base {
+fn with_paging(mut base: Base, paging: Paging) -> Base {
     let amd = base.modules.iter_mut().filter(|it| it.name == "kvm_amd");
     match paging {
         Paging::Nested => {}
         Paging::Shadow => amd.for_each(|module| module.options = "npt=0"),
+    }
+    base
+}
+
+/// Returns the machine with this option of its kernel.
+fn with_huge_pages(mut base: Base, thp: Option<HugePages>) -> Base {
+    if let Some(thp) = thp {
+        base.loaded.words += &format!(" transparent_hugepage={}", thp.name());
+        let words = base.loaded.words.clone();
+        base.facts.insert("l1-command-line".to_owned(), words);
     }
     base
 }
