@@ -1,18 +1,27 @@
-//! The user's configuration: `$XDG_CONFIG_HOME/trapline/config.toml`, by default below `~/.config`.
+//! The user's configuration: `config.toml` and `vmms/*.toml` in `$XDG_CONFIG_HOME/trapline`, by default in
+//! `~/.config/trapline`.
 
 use crate::failure::Failure;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trapline_host::files::{read_text, TEXT_LIMIT};
 use trapline_model::file::read_configuration;
 
-/// Defines the VMMs of the configuration, if there is one.
+/// Defines the VMMs of the configuration, if there is one. Definitions of `config.toml` replace those in `vmms`.
 ///
 /// # Errors
-/// The file cannot be read, or is invalid; the error names the line.
+/// A file cannot be read, or is invalid; the error names the line.
 pub fn read() -> Result<(), Failure> {
-    let Some(path) = path() else { return Ok(()) };
-    let text = match read_text(&path, TEXT_LIMIT) {
+    let Some(directory) = directory() else {
+        return Ok(());
+    };
+    let mut files = definitions(&directory.join("vmms"));
+    files.push(directory.join("config.toml"));
+    files.iter().try_for_each(|file| read_file(file))
+}
+
+fn read_file(path: &Path) -> Result<(), Failure> {
+    let text = match read_text(path, TEXT_LIMIT) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         text => text.map_err(|error| {
             Failure::usage(
@@ -29,9 +38,22 @@ pub fn read() -> Result<(), Failure> {
     })
 }
 
-fn path() -> Option<PathBuf> {
+/// Returns the TOML files of a directory in the order of their names.
+fn definitions(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let is_toml = |path: &PathBuf| {
+        path.extension()
+            .is_some_and(|extension| extension == "toml")
+    };
+    let mut files: Vec<PathBuf> = paths.filter(is_toml).collect();
+    files.sort();
+    files
+}
+
+fn directory() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let home = || variable("HOME").map(|home| PathBuf::from(home).join(".config"));
     let base = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
-    base.map(|base| base.join("trapline/config.toml"))
+    base.map(|base| base.join("trapline"))
 }

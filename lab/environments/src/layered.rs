@@ -10,20 +10,16 @@ use crate::replay;
 use crate::sim;
 use crate::tracing;
 use crate::wall;
-use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
-use trapline_host::custom_vmm::{self, CustomVmm};
-use trapline_host::{
-    facts, hexadecimal, sha256_of_file, toolchain, Error, Facts, GuestImage, Part,
-};
+use trapline_host::custom_vmm::CustomVmm;
+use trapline_host::{facts, sha256_of_file, toolchain, Error, Facts, GuestImage, Part};
 use trapline_model::layers::Machine;
 use trapline_model::{EnvironmentId, GuestConfig, Unavailable};
 use trapline_sim::capabilities::{check_counting, check_nesting};
-use trapline_sim::closure;
 use trapline_sim::kernel::Maker;
 use trapline_sim::machine;
 use trapline_sim::qemu::{self, Qemu};
 use trapline_sim::settings::Settings;
+use trapline_sim::vmm_files::VmmFiles;
 
 /// An environment whose requirements, facts and guests follow from its layers.
 pub struct Layered {
@@ -82,7 +78,6 @@ impl Layered {
             Need::Part(part) => self.settings.parts.get(part).map(drop),
             Need::Qemu(machine) => self.qemu()?.firmware(machine).map(drop),
             Need::CustomVmm => self.vmm()?.program().map(drop),
-            Need::PackableVmm => custom_vmm::check_packable(&self.vmm()?.program()?),
             Need::Kvm => kvm::check(),
             Need::Ring0 => kvm::check_ring0(),
             Need::GuestLinux => sim::check_kernel(&self.settings, Maker::Amd),
@@ -113,14 +108,13 @@ impl Layered {
         let mut add = |name: &str, value: String| facts.insert(name.to_owned(), value);
         match need {
             Need::Part(part) => self.add_part(part, facts),
-            Need::Qemu(_) => {
+            Need::Qemu(machine) => {
                 if let Ok(qemu) = self.qemu() {
-                    add("qemu", qemu.version);
+                    facts.extend(qemu.facts(machine));
                 }
             }
             Need::CustomVmm => self.add_vmm(facts),
-            Need::PackableVmm
-            | Need::NestedXen
+            Need::NestedXen
             | Need::XenDeviceModel
             | Need::Ring0
             | Need::GuestLinux
@@ -163,18 +157,9 @@ impl Layered {
 
     fn add_vmm(&self, facts: &mut Facts) {
         let Ok(vmm) = self.vmm() else { return };
-        let name = self.id.custom_vmm().unwrap_or_default();
-        let mut add = |fact: &str, value: String| facts.insert(format!("{name}-vmm-{fact}"), value);
-        add("command", vmm.text().to_owned());
-        let Ok(program) = vmm.program() else { return };
-        if let Ok(hash) = sha256_of_file(&program) {
-            add("sha256", hash);
-        }
-        let files = files_of_vmm(&vmm, &program);
-        if !files.is_empty() {
-            let hashes = files.iter().filter_map(|file| sha256_of_file(file).ok());
-            let hash = hexadecimal(&Sha256::digest(hashes.collect::<String>()));
-            add("files-sha256", hash);
+        facts.insert("custom-vmm-command".to_owned(), vmm.text().to_owned());
+        if let Ok(files) = VmmFiles::of(&vmm) {
+            facts.extend(files.facts());
         }
     }
 
@@ -207,18 +192,6 @@ impl Layered {
     }
 }
 
-/// Returns the files of a custom VMM besides its program: those in its command, and all libraries.
-fn files_of_vmm(vmm: &CustomVmm, program: &Path) -> Vec<PathBuf> {
-    let mut files = closure::libraries(program);
-    for named in vmm.files() {
-        files.extend(closure::libraries(&named));
-        files.push(named);
-    }
-    files.sort();
-    files.dedup();
-    files
-}
-
 /// Fact: the compilers of the parts.
 const TOOLCHAIN: &str = "toolchain";
 
@@ -238,16 +211,6 @@ fn check_memory(needed: u64) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn program_behind_a_wrapper_is_a_file_of_the_vmm() {
-        let directory = tempfile::tempdir().unwrap();
-        let named = directory.path().join("vmm");
-        std::fs::write(&named, "a VMM").unwrap();
-        let vmm = format!("env A=B {} {{image}} {{cmdline}}", named.display());
-        let files = files_of_vmm(&vmm.parse().unwrap(), Path::new("/nowhere/env"));
-        assert_eq!(files, [named]);
-    }
 
     #[test]
     fn insufficient_memory_is_rejected() {

@@ -7,6 +7,7 @@
 
 mod bochs;
 mod boot;
+mod custom_vmm;
 pub mod disk;
 mod environment;
 mod guest_disk;

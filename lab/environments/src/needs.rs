@@ -12,8 +12,6 @@ pub enum Need {
     Qemu(QemuMachine),
     /// A custom VMM.
     CustomVmm,
-    /// A custom VMM that can be copied to the simulated machine.
-    PackableVmm,
     /// A usable /dev/kvm.
     Kvm,
     /// QEMU with an instruction counter.
@@ -55,7 +53,7 @@ pub fn of(stack: &Stack) -> Vec<Need> {
     needs.extend_from_slice(machine(stack));
     for level in stack.levels {
         let hypervisor = hypervisor(stack, *level).iter().copied();
-        for need in vmm(stack.machine, *level).into_iter().chain(hypervisor) {
+        for need in vmm(*level).into_iter().chain(hypervisor) {
             // QEMU may be both the machine and a VMM on it.
             if !needs.contains(&need) {
                 needs.push(need);
@@ -99,12 +97,11 @@ fn machine(stack: &Stack) -> &'static [Need] {
     }
 }
 
-fn vmm(machine: Machine, level: Level) -> Vec<Need> {
-    match (level.vmm, machine) {
-        (Some(Vmm::Qemu(machine)), _) => vec![Need::Qemu(machine)],
-        (Some(Vmm::Custom(_)), Machine::Host) => vec![Need::CustomVmm],
-        (Some(Vmm::Custom(_)), _) => vec![Need::CustomVmm, Need::PackableVmm],
-        (Some(Vmm::Trapline) | None, _) => vec![],
+fn vmm(level: Level) -> Vec<Need> {
+    match level.vmm {
+        Some(Vmm::Qemu(machine)) => vec![Need::Qemu(machine)],
+        Some(Vmm::Custom(_)) => vec![Need::CustomVmm],
+        Some(Vmm::Trapline) | None => vec![],
     }
 }
 

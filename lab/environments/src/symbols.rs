@@ -134,7 +134,7 @@ fn listing_script(contents: &dyn Contents) -> (Script, usize) {
         let arguments = program.arguments.iter().cloned();
         let command = arguments.fold(command, Command::arg);
         match contents.guest_kind().custom {
-            Some(_) => script.launch_foreign(&command),
+            Some(vmm) => sim::launch_custom(&mut script, &vmm, &command, &sim::ENDLESS),
             None => script.launch(&command, false),
         }
     }

@@ -1,5 +1,6 @@
 //! Environments of this host: the agent as a process, and the image in a VMM.
 
+use crate::custom_vmm::ImageInCustomVmm;
 use crate::disk;
 use crate::environment::Guest;
 use crate::guest_disk::GuestDisk;
@@ -11,23 +12,20 @@ use crate::network::{self, Receiver};
 use crate::process_guest::{GuestCommand, ProcessGuest};
 use crate::vmm_command::image_command;
 use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use tempfile::{NamedTempFile, TempPath};
 use trapline_abi::block::{self, Disk};
 use trapline_abi::{Job, Op};
 use trapline_host::affinity::Threads;
-use trapline_host::custom_vmm::{CustomGuest, CustomVmm};
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{Error, GuestImage, Part};
 use trapline_model::layers::{self, Hypervisor, Level, QemuMachine, Stack, Vmm};
 use trapline_model::{GuestConfig, Serial};
 use trapline_sim::plugin::{with_plugin, Plugin};
+use trapline_sim::qemu;
 use trapline_sim::qemu::Qemu;
 use trapline_sim::settings::Settings;
-use trapline_sim::{bzimage, qemu};
 
 /// Creates a guest on this host.
 ///
@@ -92,74 +90,10 @@ fn image_in_vmm(
         Some(Vmm::Custom(name)) => {
             let vmm = settings.custom_vmm(name)?;
             let ring = Hardware::of_host().ring();
-            let (bzimage, file) = bzimage_file(&vmm, &image)?;
-            Box::new(ImageInCustomVmm {
-                custom: CustomGuest {
-                    bzimage,
-                    ..custom_guest(vmm, &image, &guest, ring)?
-                },
-                _bzimage: file,
-            })
+            Box::new(ImageInCustomVmm::new(vmm, &image, &guest, ring)?)
         }
         None => return Err(Error::unavailable("no VMM starts this guest")),
     })
-}
-
-/// Writes the image as a bzImage to a temporary file, if the custom VMM needs one.
-fn bzimage_file(vmm: &CustomVmm, image: &Path) -> Result<(PathBuf, Option<TempPath>), Error> {
-    if !vmm.wants_bzimage() {
-        return Ok((PathBuf::new(), None));
-    }
-    let mut file = NamedTempFile::new().map_err(Error::file(std::env::temp_dir()))?;
-    let written = file.write_all(&bzimage::of(image)?);
-    written.map_err(Error::file(file.path()))?;
-    let path = file.into_temp_path();
-    Ok((path.to_path_buf(), Some(path)))
-}
-
-/// Returns a custom VMM with the image at `image`.
-///
-/// # Errors
-/// Its program does not exist.
-pub(crate) fn custom_guest(
-    vmm: CustomVmm,
-    image: &Path,
-    guest: &GuestConfig,
-    ring: u8,
-) -> Result<CustomGuest, Error> {
-    Ok(CustomGuest {
-        program: vmm.program()?,
-        vmm,
-        image: image.to_owned(),
-        bzimage: PathBuf::new(),
-        machine: *guest,
-        ring,
-    })
-}
-
-struct ImageInCustomVmm {
-    custom: CustomGuest,
-    /// Removed when dropped.
-    _bzimage: Option<TempPath>,
-}
-
-impl GuestCommand for ImageInCustomVmm {
-    fn command(&self, job: &Job) -> Result<Command, Error> {
-        Ok(self.custom.command(job))
-    }
-
-    /// Not evaluated for custom VMMs.
-    fn exit_codes(&self) -> ExitCodes {
-        ExitCodes::AGENT
-    }
-
-    fn clock(&self) -> BootClock {
-        BootClock::Guest
-    }
-
-    fn custom(&self) -> Option<&CustomGuest> {
-        Some(&self.custom)
-    }
 }
 
 /// The agent as a process.

@@ -4,18 +4,18 @@
 //! output and its end do not matter: the guest's last record decides.
 
 mod guest;
+mod paths;
 
 pub use guest::CustomGuest;
 
 use crate::Error;
 use rustix::fs::{access, Access};
-use std::fs::File;
-use std::io::Read;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 use trapline_abi::job::FIRST_RECORD_SECONDS;
-use trapline_model::vmms;
+use trapline_model::vmms::{self, Definition, ImageFormat, Transport};
 
 /// Time limit for the first record of a guest.
 pub const FIRST_RECORD_TIMEOUT: Duration = Duration::from_secs(FIRST_RECORD_SECONDS);
@@ -38,6 +38,13 @@ pub struct CustomVmm {
     source: String,
     text: String,
     words: Vec<Vec<Piece>>,
+    format: ImageFormat,
+    /// Files and directories besides those that the words name.
+    files: Vec<PathBuf>,
+    variables: BTreeMap<String, String>,
+    /// Text of the configuration file.
+    config: Option<Vec<Piece>>,
+    transport: Transport,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,16 +68,19 @@ enum Placeholder {
     Cpus,
     /// The image's command line, in one piece.
     CommandLine,
+    /// The configuration file.
+    Config,
 }
 
 impl Placeholder {
-    const NAMES: [(&'static str, Placeholder); 6] = [
+    const NAMES: [(&'static str, Placeholder); 7] = [
         ("image", Placeholder::Image),
         ("bzimage", Placeholder::BzImage),
         ("memory", Placeholder::Memory),
         ("memory_bytes", Placeholder::MemoryBytes),
         ("cpus", Placeholder::Cpus),
         ("cmdline", Placeholder::CommandLine),
+        ("config", Placeholder::Config),
     ];
 
     fn from_name(name: &str) -> Option<Self> {
@@ -91,8 +101,11 @@ pub enum InvalidCommand {
     /// A required placeholder is missing.
     #[error("placeholder {0} is missing; the guest needs it")]
     Missing(&'static str),
+    /// A configuration file is named and not given, or the other way round.
+    #[error("{{config}} in the command and the key config of [vmm.NAME] go together")]
+    Config,
     /// A placeholder is unknown.
-    #[error("unknown placeholder '{{{0}}}'; there are {{image}}, {{bzimage}}, {{memory}} (MiB), {{memory_bytes}}, {{cpus}} and {{cmdline}}")]
+    #[error("unknown placeholder '{{{0}}}'; there are {{image}}, {{bzimage}}, {{memory}} (MiB), {{memory_bytes}}, {{cpus}}, {{cmdline}} and {{config}}")]
     Unknown(String),
 }
 
@@ -100,15 +113,29 @@ impl FromStr for CustomVmm {
     type Err = InvalidCommand;
 
     fn from_str(text: &str) -> Result<Self, InvalidCommand> {
-        let words = shlex::split(text).ok_or(InvalidCommand::Unquoted)?;
-        let words = words
-            .iter()
-            .map(|word| pieces(word))
-            .collect::<Result<Vec<_>, _>>()?;
+        Self::try_from(Definition {
+            command: text.to_owned(),
+            ..Definition::default()
+        })
+    }
+}
+
+impl TryFrom<Definition> for CustomVmm {
+    type Error = InvalidCommand;
+
+    fn try_from(definition: Definition) -> Result<Self, InvalidCommand> {
+        let words = shlex::split(&definition.command).ok_or(InvalidCommand::Unquoted)?;
+        let words = words.iter().map(|word| pieces(word));
+        let config = definition.config.as_deref().map(pieces).transpose()?;
         let vmm = Self {
             source: "--vmm".to_owned(),
-            text: text.trim().to_owned(),
-            words,
+            text: definition.command.trim().to_owned(),
+            words: words.collect::<Result<_, _>>()?,
+            format: definition.format,
+            files: definition.files,
+            variables: definition.env,
+            config,
+            transport: definition.transport,
         };
         vmm.check().map(|()| vmm)
     }
@@ -121,13 +148,13 @@ impl CustomVmm {
     /// Nothing defines it, or its command is invalid.
     pub fn defined(name: &str) -> Result<Self, Error> {
         let source = format!("vmm.{name}");
-        let Some(command) = vmms::command(name) else {
+        let Some(definition) = vmms::definition(name) else {
             return Err(Error::missing(
                 format!("no plan and no configuration defines the VMM {name}"),
                 format!("add [{source}] with its command to the plan or to ~/.config/trapline/config.toml"),
             ));
         };
-        let vmm = command.parse::<Self>();
+        let vmm = Self::try_from(definition);
         let vmm = vmm.map_err(|error| Error::unavailable(format!("{source}: {error}")))?;
         Ok(Self { source, ..vmm })
     }
@@ -143,17 +170,28 @@ impl CustomVmm {
         match self.has(Placeholder::CommandLine) {
             true => Ok(()),
             false => Err(InvalidCommand::Missing("{cmdline}")),
+        }?;
+        match self.config.is_some() == self.has(Placeholder::Config) {
+            true => Ok(()),
+            false => Err(InvalidCommand::Config),
         }
     }
 
+    /// Returns whether the command or the configuration file has a placeholder.
     fn has(&self, place: Placeholder) -> bool {
-        let mut pieces = self.words.iter().flatten();
-        pieces.any(|piece| *piece == Piece::Placeholder(place))
+        let all = self.words.iter().chain(&self.config).flatten();
+        all.into_iter()
+            .any(|piece| *piece == Piece::Placeholder(place))
     }
 
-    /// Returns whether it has the placeholder of a bzImage.
+    /// Returns whether it boots a bzImage.
     pub fn wants_bzimage(&self) -> bool {
-        self.has(Placeholder::BzImage)
+        self.has(Placeholder::BzImage) || self.format == ImageFormat::Bzimage
+    }
+
+    /// Returns whether it has a configuration file.
+    pub fn has_config(&self) -> bool {
+        self.config.is_some()
     }
 
     /// Returns the command as given.
@@ -161,20 +199,37 @@ impl CustomVmm {
         &self.text
     }
 
-    /// Returns the command with relative paths resolved in `directory`: of its program, and of words that
-    /// name a file there.
+    /// Returns the command with relative paths resolved in `directory`: of its program, and of files there that
+    /// its words name, also within a word, as in `path=a/b,readonly=on`. A path has a slash.
     pub fn in_directory(&self, directory: &Path) -> Self {
         let mut resolved = self.clone();
         for (index, word) in resolved.words.iter_mut().enumerate() {
-            let [Piece::Text(text)] = word.as_mut_slice() else {
-                continue;
-            };
-            let path = directory.join(&text);
-            if text.contains('/') && (index == 0 || path.is_file()) {
-                *text = path.to_string_lossy().into_owned();
+            for piece in word {
+                if let Piece::Text(text) = piece {
+                    *text = paths::resolve(text, directory, index == 0);
+                }
             }
         }
+        for file in &mut resolved.files {
+            *file = directory.join(&*file).components().collect();
+        }
         resolved
+    }
+
+    /// Returns the relative paths in the command that stay in their directory, whether files exist or not.
+    pub fn relative_paths(&self) -> Vec<PathBuf> {
+        let texts = self.texts().flat_map(paths::parts);
+        let files = self.files.iter().map(|path| path.to_string_lossy());
+        let files = files.filter_map(|path| paths::relative(&format!("./{path}")));
+        texts.filter_map(paths::relative).chain(files).collect()
+    }
+
+    /// Returns the words, without placeholders.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        self.words.iter().flatten().filter_map(|piece| match piece {
+            Piece::Text(text) => Some(text.as_str()),
+            Piece::Placeholder(_) => None,
+        })
     }
 
     /// Returns the path of the program, found in $PATH if it has no directory.
@@ -197,42 +252,15 @@ impl CustomVmm {
         }
     }
 
-    /// Returns the files that the command names by absolute paths, such as firmware; also within a word, as in
-    /// `path=/a/b,readonly=on`.
+    /// Returns the files that the command names by absolute paths, such as firmware, also within a word, as in
+    /// `path=/a/b,readonly=on`, and those of its key `files`.
     pub fn files(&self) -> Vec<PathBuf> {
-        let texts = self.words.iter().skip(1).flatten();
-        let texts = texts.filter_map(|piece| match piece {
-            Piece::Text(text) => Some(text),
-            Piece::Placeholder(_) => None,
-        });
-        let parts = texts.flat_map(|text| text.split(['=', ',', ':']));
-        let paths = parts.map(PathBuf::from);
-        paths.filter(|path| is_ordinary_file(path)).collect()
-    }
-}
-
-/// Returns whether a file exists and is on no filesystem of the kernel.
-fn is_ordinary_file(path: &Path) -> bool {
-    let of_kernel = ["/dev", "/proc", "/sys"];
-    path.is_absolute() && path.is_file() && !of_kernel.iter().any(|root| path.starts_with(root))
-}
-
-/// Checks that `program` can be copied to another machine.
-///
-/// # Errors
-/// It is a script, or cannot be read.
-pub fn check_packable(program: &Path) -> Result<(), Error> {
-    let mut start = [0; 2];
-    let mut file = File::open(program).map_err(Error::file(program))?;
-    match file.read(&mut start).map_err(Error::file(program))? {
-        2 if &start == b"#!" => Err(Error::missing(
-            format!(
-                "{} is a script, whose dependencies are unknown",
-                program.display()
-            ),
-            "name the VMM itself",
-        )),
-        _ => Ok(()),
+        // The first word is the program.
+        let texts = self.texts().skip(1).flat_map(paths::parts);
+        let paths = texts.map(PathBuf::from);
+        let further = self.files.iter().flat_map(|path| paths::files_below(path));
+        let named = paths.filter(|path| paths::is_ordinary_file(path));
+        named.chain(further).collect()
     }
 }
 

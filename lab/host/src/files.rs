@@ -3,10 +3,12 @@
 use crate::Error;
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use sha2::{Digest, Sha256};
-use std::fs::File;
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Returns the program called `name` in `$PATH`.
 pub fn find_program(name: &str) -> Option<PathBuf> {
@@ -59,10 +61,36 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 /// # Errors
 /// The file cannot be read.
 pub fn sha256_of_file(path: &Path) -> Result<String, Error> {
-    let mut hash = Sha256::new();
     let mut file = File::open(path).map_err(Error::file(path))?;
+    let version = file.metadata().map(|metadata| version(&metadata));
+    let version = version.map_err(Error::file(path))?;
+    let known = HASHES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(hash) = known.get(&version) {
+        return Ok(hash.clone());
+    }
+    drop(known);
+    let mut hash = Sha256::new();
     io::copy(&mut file, &mut hash).map_err(Error::file(path))?;
-    Ok(hexadecimal(&hash.finalize()))
+    let hash = hexadecimal(&hash.finalize());
+    let mut known = HASHES.lock().unwrap_or_else(PoisonError::into_inner);
+    known.insert(version, hash.clone());
+    Ok(hash)
+}
+
+/// Hashes of files that this process has read: each boot states those of all its programs.
+static HASHES: Mutex<BTreeMap<FileVersion, String>> = Mutex::new(BTreeMap::new());
+
+/// Device, inode, size, and times of the last changes of content and inode, in seconds and nanoseconds.
+type FileVersion = (u64, u64, u64, [i64; 4]);
+
+fn version(metadata: &Metadata) -> FileVersion {
+    let times = [
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    ];
+    (metadata.dev(), metadata.ino(), metadata.size(), times)
 }
 
 /// Formats bytes in hexadecimal.

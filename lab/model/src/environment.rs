@@ -2,7 +2,7 @@
 //! else about an environment follows from its layers ([`crate::capabilities`]).
 
 use crate::layers::{Guest, Level, Machine, Stack};
-use crate::vmms::{self, InvalidName, Row};
+use crate::vmms::{self, Definition, InvalidName, Row};
 use std::fmt;
 
 /// An environment: a position in the table.
@@ -123,15 +123,15 @@ impl EnvironmentId {
         Self::all().find(|id| id.name() == name)
     }
 
-    /// Defines a VMM, whose environments are `NAME` and `sim/NAME`. A later command replaces an earlier one.
+    /// Defines a VMM, whose environments are `NAME` and `sim/NAME`. A later definition replaces an earlier one.
     ///
     /// # Errors
     /// The name is invalid, that of an environment or of a part of one, or there are too many VMMs.
-    pub fn define_vmm(name: &str, command: Option<&str>) -> Result<(), InvalidName> {
+    pub fn define_vmm(name: &str, definition: Option<&Definition>) -> Result<(), InvalidName> {
         let mut parts = TABLE.iter().flat_map(|row| row.name.split('/'));
         match parts.any(|part| part == name) {
             true => Err(InvalidName::Taken(name.to_owned())),
-            false => vmms::add(name, command),
+            false => vmms::add(name, definition),
         }
     }
 

@@ -3,6 +3,8 @@
 
 use crate::layers::{Guest, Level, Machine, Stack};
 use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
 
 /// Most VMMs of a process.
@@ -15,11 +17,57 @@ const MAX_NAME: usize = 24;
 const MACHINES: [(&str, Machine); 2] = [("", Machine::Host), ("sim/", Machine::Sim)];
 
 /// A `[vmm.NAME]` as deserialized.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
     /// Command with placeholders.
     pub command: String,
+    /// Format of the image.
+    #[serde(default)]
+    pub format: ImageFormat,
+    /// Files and directories that it needs, besides those that the command names.
+    #[serde(default)]
+    pub files: Vec<PathBuf>,
+    /// Environment variables.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Text of its configuration file, with placeholders.
+    pub config: Option<String>,
+    /// Device that the records of the guest leave through.
+    #[serde(default)]
+    pub transport: Transport,
+}
+
+/// Format of the file that a VMM boots: `format`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImageFormat {
+    /// An ELF with a PVH note.
+    #[default]
+    Pvh,
+    /// A bzImage.
+    Bzimage,
+}
+
+impl ImageFormat {
+    /// The names of all values.
+    pub const NAMES: [&str; 2] = ["pvh", "bzimage"];
+}
+
+/// Device that the records of a guest leave through: `transport`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// The first serial port.
+    #[default]
+    Serial,
+    /// The debug console at port 0xe9.
+    Debugcon,
+}
+
+impl Transport {
+    /// The names of all values.
+    pub const NAMES: [&str; 2] = ["serial", "debugcon"];
 }
 
 /// A name that no VMM can have.
@@ -40,7 +88,7 @@ pub enum InvalidName {
 struct Vmm {
     name: &'static str,
     /// `None` if a stored run has figures of it and nothing defines it.
-    command: Option<String>,
+    definition: Option<Definition>,
     environments: [Row; MACHINES.len()],
 }
 
@@ -58,9 +106,12 @@ fn with_vmms<T>(read: impl FnOnce(&[Vmm]) -> T) -> T {
     read(&VMMS.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Returns the command of a VMM, if it is defined.
-pub fn command(name: &str) -> Option<String> {
-    with_vmms(|all| all.iter().find(|vmm| vmm.name == name)?.command.clone())
+/// Returns the definition of a VMM, if it has one.
+pub fn definition(name: &str) -> Option<Definition> {
+    with_vmms(|all| {
+        let vmm = all.iter().find(|vmm| vmm.name == name)?;
+        vmm.definition.clone()
+    })
 }
 
 /// Returns the position of a VMM among those defined.
@@ -78,17 +129,17 @@ pub(crate) fn environment(index: usize) -> Row {
     with_vmms(|all| all[index / MACHINES.len()].environments[index % MACHINES.len()])
 }
 
-/// Adds a VMM. If it is known, a command replaces its command.
+/// Adds a VMM. If it is known, a definition replaces its definition.
 ///
 /// # Errors
 /// The name is invalid, or there are too many VMMs.
-pub(crate) fn add(name: &str, command: Option<&str>) -> Result<(), InvalidName> {
+pub(crate) fn add(name: &str, definition: Option<&Definition>) -> Result<(), InvalidName> {
     if !is_valid(name) {
         return Err(InvalidName::Characters(name.to_owned()));
     }
     let mut all = VMMS.write().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = all.iter_mut().find(|vmm| vmm.name == name) {
-        known.command = command.map(str::to_owned).or(known.command.take());
+        known.definition = definition.cloned().or(known.definition.take());
         return Ok(());
     }
     if all.len() == MAX_VMMS {
@@ -107,7 +158,7 @@ pub(crate) fn add(name: &str, command: Option<&str>) -> Result<(), InvalidName> 
     };
     all.push(Vmm {
         name,
-        command: command.map(str::to_owned),
+        definition: definition.cloned(),
         environments: MACHINES.map(row),
     });
     Ok(())

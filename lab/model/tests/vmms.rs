@@ -1,11 +1,19 @@
 //! Defined VMMs, in a process of their own: they add rows to the table of environments.
 
 use expect_test::expect;
-use trapline_model::vmms::{command, InvalidName};
+use trapline_model::vmms::{definition, Definition, ImageFormat, InvalidName, Transport};
 use trapline_model::{file, Clock, EnvironmentId};
 
 fn define(name: &str, command: &str) -> Result<(), InvalidName> {
-    EnvironmentId::define_vmm(name, Some(command))
+    let definition = Definition {
+        command: command.to_owned(),
+        ..Definition::default()
+    };
+    EnvironmentId::define_vmm(name, Some(&definition))
+}
+
+fn command(name: &str) -> Option<String> {
+    Some(definition(name)?.command)
 }
 
 #[test]
@@ -83,6 +91,27 @@ fn plans_and_the_configuration_define_vmms() {
 }
 
 #[test]
+fn definitions_have_files_variables_and_a_configuration() {
+    let text = "[vmm.full]\ncommand = 'full {config}'\nformat = 'bzimage'\nfiles = ['/a/fw']\n\
+                env = { A = 'b' }\nconfig = '{image} {cmdline}'\ntransport = 'debugcon'\n";
+    file::read_configuration(text).unwrap();
+    let expected = Definition {
+        command: "full {config}".to_owned(),
+        format: ImageFormat::Bzimage,
+        files: vec!["/a/fw".into()],
+        env: [("A".to_owned(), "b".to_owned())].into(),
+        config: Some("{image} {cmdline}".to_owned()),
+        transport: Transport::Debugcon,
+    };
+    assert_eq!(definition("full"), Some(expected));
+    let error = file::read_configuration("[vmm.x]\ncommand = 'x'\nformat = 'raw'").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "line 3: unknown variant `raw`, expected `pvh` or `bzimage`"
+    );
+}
+
+#[test]
 fn errors_name_the_line() {
     let error = |text: &str| file::read_configuration(text).unwrap_err().to_string();
     let texts = [
@@ -94,7 +123,7 @@ fn errors_name_the_line() {
     expect![[r#"
         line 2: VMM 'kvm': an environment has this name: choose another
         line 1: missing field `command`
-        line 3: unknown field `comand`, expected `command`
+        line 3: unknown field `comand`, expected one of `command`, `format`, `files`, `env`, `config`, `transport`
         line 1: unknown field `boots`, expected `vmm`"#]]
     .assert_eq(&texts.map(error).join("\n"));
     let unknown = file::read("environments = ['kvmtol']")

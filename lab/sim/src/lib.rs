@@ -25,6 +25,7 @@ pub mod root;
 pub mod script;
 pub mod settings;
 pub mod trace;
+pub mod vmm_files;
 pub mod xen;
 
 mod qmp;

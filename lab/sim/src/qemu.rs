@@ -1,5 +1,7 @@
 //! QEMU: its version, and the machines it creates for the image and for Linux, the same in all environments.
 
+use crate::closure;
+use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use trapline_abi::platform::{DEBUG_CONSOLE, EXIT};
 use trapline_abi::Job;
 use trapline_host::probe::Probe;
 use trapline_host::process::Command;
-use trapline_host::{find_program, Error};
+use trapline_host::{find_program, hexadecimal, sha256_of_file, Error, Facts};
 use trapline_model::layers::QemuMachine;
 use trapline_model::{GuestConfig, Halt};
 
@@ -42,6 +44,25 @@ impl Qemu {
         let version = version_in(&output.stdout)
             .map_err(|reason| Error::missing(format!("{}: {reason}", program.display()), REMEDY))?;
         Ok(Self { program, version })
+    }
+
+    /// Returns its version, and the hashes of its program and of its libraries with the firmware of a machine.
+    pub fn facts(&self, machine: QemuMachine) -> Facts {
+        let mut facts = Facts::from([("qemu".to_owned(), self.version.clone())]);
+        if let Ok(hash) = sha256_of_file(&self.program) {
+            facts.insert("qemu-sha256".to_owned(), hash);
+        }
+        let mut files = closure::needed(&self.program);
+        files.extend(self.firmware(machine).unwrap_or_default());
+        let hashes: String = files
+            .iter()
+            .filter_map(|path| sha256_of_file(path).ok())
+            .collect();
+        facts.insert(
+            "qemu-files-sha256".to_owned(),
+            hexadecimal(&Sha256::digest(hashes)),
+        );
+        facts
     }
 
     /// Returns the paths of the firmware of a machine.

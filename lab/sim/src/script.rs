@@ -58,9 +58,21 @@ impl Script {
         self.launch_as(command, if ask_offset { "yes" } else { "no" });
     }
 
-    /// Runs a custom VMM.
-    pub fn launch_foreign(&mut self, command: &Command) {
-        self.launch_as(command, "foreign");
+    /// Runs a custom VMM, maybe behind a wrapper.
+    pub fn launch_foreign(&mut self, command: &Command, has_wrapper: bool) {
+        for (name, value) in &command.environment {
+            self.line(&["variable", name, &value.to_string_lossy()]);
+        }
+        self.launch_as(command, if has_wrapper { "wrapped" } else { "foreign" });
+    }
+
+    /// Writes a text to a file.
+    pub fn file(&mut self, path: &str, text: &str) {
+        let encode = |character: char| match character {
+            '%' | '\t' | '\n' | '\r' => format!("%{:02X}", u32::from(character)),
+            other => other.to_string(),
+        };
+        self.line(&["file", path, &text.chars().map(encode).collect::<String>()]);
     }
 
     /// Runs `xl` to start a domain. With `asked`, the domain reads the last argument from its console.
@@ -151,7 +163,8 @@ mod tests {
         script.launch(&Command::new("/vmm").arg("two words").arg("a\tb\n"), false);
         script.launch(&Command::new("/qemu"), true);
         script.disk("/dev/disk", 16);
-        script.launch_foreign(&Command::new("/theirs"));
+        script.file("/config", "a = \"100%\"\n");
+        script.launch_foreign(&Command::new("/theirs").env("HOME", "/root"), false);
         script.load("cpu", "turns", "count", &Command::new("/init").arg("burn"));
         script.sched("fifo:7".parse().unwrap());
         script.sched("deadline:3ms/10ms".parse().unwrap());
@@ -163,6 +176,8 @@ mod tests {
                         launch\t0\t600\tno\t/vmm\ttwo words\ta?b?\n\
                         launch\t1\t600\tyes\t/qemu\n\
                         disk\t/dev/disk\t16\n\
+                        file\t/config\ta = \"100%25\"%0A\n\
+                        variable\tHOME\t/root\n\
                         launch\t2\t600\tforeign\t/theirs\n\
                         load\tcpu\tturns\tcount\t/init\tburn\n\
                         sched\tfifo\t7\n\

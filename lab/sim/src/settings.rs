@@ -38,6 +38,8 @@ pub struct Settings {
     pub start: Start,
     /// The VMM of option `--vmm`.
     pub vmm: Option<CustomVmm>,
+    /// Directory of relative paths in the commands of custom VMMs.
+    pub vmm_directory: PathBuf,
     /// The NOVA hypervisor, if not in the cache.
     pub nova: Option<PathBuf>,
     /// Debug symbols, to name functions.
@@ -72,6 +74,7 @@ impl Settings {
             cache,
             start: Start::Restore,
             vmm: None,
+            vmm_directory: std::env::current_dir().unwrap_or_default(),
             nova: std::env::var_os("TRAPLINE_NOVA").map(PathBuf::from),
             debug: DebugFiles::default(),
             plugin: None,
@@ -101,10 +104,11 @@ impl Settings {
     /// # Errors
     /// None of this name is defined, or its command is invalid.
     pub fn custom_vmm(&self, name: &str) -> Result<CustomVmm, Error> {
-        match name {
+        let vmm = match name {
             OPTION_VMM => self.vmm.clone().ok_or_else(custom_vmm::none_given),
             _ => CustomVmm::defined(name),
-        }
+        };
+        Ok(vmm?.in_directory(&self.vmm_directory))
     }
 
     /// Returns the directory of recordings, if recordings are to be replayed.

@@ -3,12 +3,14 @@
 //! It may require a terminal, print text before its guest starts, never start its guest, or continue
 //! after its guest has ended. So its output is searched for records of the guest: at the first one
 //! the TSC offset is read from the kernel, and after the last one the VMM is killed. In between this
-//! process sleeps as for other guests.
+//! process sleeps as for other guests. The time of a VMM behind a wrapper is that of its own exec.
 
+use super::exec_trace;
 use super::guest::{offset_of, start, Guest, RELAY_INTERVAL};
-use super::script::Launch;
+use super::script::{Launch, VmmKind};
 use crate::port::Port;
 use crate::sys::{mount, wait_readable};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -23,18 +25,36 @@ use trapline_spawn::ticks;
 /// Maximum buffered output before the first record, in bytes; more is relayed at once.
 const MAX_BUFFERED: usize = 64 << 10;
 
-/// Runs a VMM until its guest ends, and sends its records.
-pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
+/// Runs a VMM with these environment variables until its guest ends, and sends its records.
+pub fn run(
+    launch: &Launch<'_>,
+    variables: &[(String, OsString)],
+    port: &mut Port,
+) -> io::Result<()> {
     mount_standard_filesystems()?;
+    let has_wrapper = launch.kind == VmmKind::CustomBehindWrapper;
+    if has_wrapper {
+        let started = exec_trace::start();
+        started.map_err(|error| {
+            io::Error::other(format!(
+                "this kernel cannot trace the exec of a VMM: {error}"
+            ))
+        })?;
+    }
     // The terminal hangs up when this is dropped.
     let (_terminal, input) = trapline_spawn::terminal()?;
     let mut vmm = CustomVmm {
-        guest: start(launch, input.as_fd())?,
+        guest: start(launch, variables, input.as_fd())?,
         is_start_sent: false,
+        has_wrapper,
         scanner: RecordScanner::default(),
     };
     let has_started = vmm.wait_for_first_record(port)?;
     let offset = has_started.then(|| offset_of(|machine| machine.contains('-')));
+    if has_wrapper {
+        let exec = exec_trace::vmm_exec();
+        exec.into_iter().for_each(|exec| vmm.guest.begin_at(exec));
+    }
     vmm.relay(port)?;
     if let Some(offset) = offset.flatten() {
         vmm.guest.send_offset(offset, port);
@@ -63,6 +83,8 @@ fn mount_standard_filesystems() -> io::Result<()> {
 struct CustomVmm {
     guest: Guest,
     is_start_sent: bool,
+    /// The start of the launch is known at the first record only.
+    has_wrapper: bool,
     scanner: RecordScanner,
 }
 
@@ -78,7 +100,8 @@ impl CustomVmm {
             let news = wait_readable(&descriptors, RELAY_INTERVAL)?;
             let is_over = wait_readable(&descriptors[..1], 0)?;
             self.scanner.read(console)?;
-            if !news || self.scanner.buffered.len() > MAX_BUFFERED {
+            let is_idle = !news && !self.has_wrapper;
+            if is_idle || self.scanner.buffered.len() > MAX_BUFFERED {
                 self.relay(port)?;
             }
             if is_over {
@@ -93,6 +116,9 @@ impl CustomVmm {
     fn wait_for_end(&mut self, seconds: u32, port: &mut Port) -> io::Result<()> {
         for _ in 0..seconds {
             let is_done = self.scanner.done;
+            if self.scanner.starts > 1 {
+                break;
+            }
             let over = wait_readable(&[self.guest.started.pidfd.as_fd()], RELAY_INTERVAL)?;
             if over || is_done {
                 break;
@@ -130,6 +156,8 @@ struct RecordScanner {
     has_record: bool,
     /// The last record was found.
     done: bool,
+    /// Number of first records: above 1 the VMM has started its guest again.
+    starts: u32,
 }
 
 impl RecordScanner {
@@ -149,24 +177,35 @@ impl RecordScanner {
 
     fn scan(&mut self, bytes: &[u8]) {
         self.buffered.extend(bytes);
-        let (has_record, done) = (&mut self.has_record, &mut self.done);
-        self.decoder
-            .feed(bytes, &mut |item| note(item, has_record, done));
+        let Self {
+            decoder,
+            has_record,
+            done,
+            starts,
+            ..
+        } = self;
+        decoder.feed(bytes, &mut |item| note(item, has_record, done, starts));
     }
 
     /// Ends the search: records may follow bytes that look like the start of one.
     fn finish(&mut self) {
-        if !self.has_record {
-            let (has_record, done) = (&mut self.has_record, &mut self.done);
-            self.decoder
-                .finish(&mut |item| note(item, has_record, done));
+        let Self {
+            decoder,
+            has_record,
+            done,
+            starts,
+            ..
+        } = self;
+        if !*has_record {
+            decoder.finish(&mut |item| note(item, has_record, done, starts));
         }
     }
 }
 
-fn note(item: Item<'_>, has_record: &mut bool, done: &mut bool) {
+fn note(item: Item<'_>, has_record: &mut bool, done: &mut bool, starts: &mut u32) {
     if let Item::Record(record, _) = item {
         *has_record = true;
+        *starts += u32::from(matches!(record, Record::Hello { .. }));
         *done |= matches!(record, Record::Done | Record::Panic { .. });
     }
 }

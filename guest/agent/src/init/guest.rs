@@ -8,6 +8,7 @@ use super::background::Background;
 use super::script::{Launch, VmmKind};
 use crate::port::Port;
 use crate::sys::wait_readable;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -50,7 +51,7 @@ const CONSOLE: usize = 1;
 
 /// Runs a program until it exits, and sends its records.
 pub fn run(launch: &Launch<'_>, background: &mut Background, port: &mut Port) -> io::Result<()> {
-    let guest = start(launch, File::open("/dev/null")?.as_fd())?;
+    let guest = start(launch, &[], File::open("/dev/null")?.as_fd())?;
     background.begin(&guest.started)?;
     let offset = match launch.kind {
         VmmKind::Trapline => None,
@@ -60,9 +61,16 @@ pub fn run(launch: &Launch<'_>, background: &mut Background, port: &mut Port) ->
     guest.finish(offset, launch.seconds, report, port).map(drop)
 }
 
-/// Starts a program with standard input `input`.
-pub fn start(launch: &Launch<'_>, input: BorrowedFd<'_>) -> io::Result<Guest> {
+/// Starts a program with these environment variables and standard input `input`.
+pub fn start(
+    launch: &Launch<'_>,
+    variables: &[(String, OsString)],
+    input: BorrowedFd<'_>,
+) -> io::Result<Guest> {
     let mut program = Program::new(Path::new(launch.program))?;
+    for (name, value) in variables {
+        program.environment(name, value)?;
+    }
     for argument in launch.program_arguments() {
         program.argument(argument)?;
     }
@@ -109,6 +117,11 @@ pub fn configure_pipe(reader: &File) -> io::Result<()> {
 }
 
 impl Guest {
+    /// Makes the launch begin at another time, in ticks.
+    pub fn begin_at(&mut self, exec: u64) {
+        self.exec = exec;
+    }
+
     /// Uses `console` as the console of the guest; standard output of the program is relayed as
     /// errors.
     pub fn with_console(self, console: File) -> Self {

@@ -10,6 +10,7 @@ mod background;
 mod custom_vmm;
 mod cycles;
 mod disk;
+mod exec_trace;
 mod guest;
 mod guest_init;
 mod job;
@@ -25,6 +26,7 @@ use crate::port::Port;
 use crate::sys::{insert_module, mount};
 use background::Background;
 use script::{Step, VmmKind};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::time::Duration;
@@ -121,16 +123,28 @@ fn run_both_scripts(port: &mut Port, job: Option<String>) -> Result<(), Message>
 }
 
 fn run_script(name: &str, script: &str, port: &mut Port) -> Result<(), Message> {
-    let mut background = Background::default();
+    let mut programs = Programs::default();
     for (line, number) in script.lines().zip(1..) {
         let at_line = |message| format!("{name}, line {number}: {message}");
         let step = script::parse(line).map_err(at_line)?;
-        execute(&step, &mut background, port).map_err(at_line)?;
+        execute(&step, &mut programs, port).map_err(at_line)?;
     }
     Ok(())
 }
 
-fn execute(step: &Step<'_>, background: &mut Background, port: &mut Port) -> Result<(), Message> {
+/// State of a script for the programs that it launches.
+#[derive(Default)]
+struct Programs {
+    background: Background,
+    /// Environment variables of custom VMMs.
+    variables: Vec<(String, OsString)>,
+}
+
+fn execute(step: &Step<'_>, programs: &mut Programs, port: &mut Port) -> Result<(), Message> {
+    let Programs {
+        background,
+        variables,
+    } = programs;
     match step {
         Step::Module { path, options } => {
             insert_module(path, options).map_err(|error| format!("module {path}: {error}"))
@@ -140,6 +154,14 @@ fn execute(step: &Step<'_>, background: &mut Background, port: &mut Port) -> Res
         }
         Step::Wait { path, text } => {
             wait_until(path, text).map_err(|error| format!("{path}: {error}"))
+        }
+        Step::File { path, text } => {
+            fs::write(path, text).map_err(|error| format!("{path}: {error}"))
+        }
+        Step::Variable { name, value } => {
+            variables.retain(|(known, _)| known != name);
+            variables.push(((*name).to_owned(), value.into()));
+            Ok(())
         }
         Step::Disk { path, mib } => {
             let created = fs::File::create(path);
@@ -156,7 +178,9 @@ fn execute(step: &Step<'_>, background: &mut Background, port: &mut Port) -> Res
         }
         Step::Launch(launch) => {
             let ran = match launch.kind {
-                VmmKind::Custom => custom_vmm::run(launch, port),
+                VmmKind::Custom | VmmKind::CustomBehindWrapper => {
+                    custom_vmm::run(launch, variables, port)
+                }
                 VmmKind::Xen | VmmKind::XenConsole => xen::run(launch, port),
                 VmmKind::XenVmm => xen::run_vmm(launch, port),
                 VmmKind::Trapline | VmmKind::OffsetFromKernel => {

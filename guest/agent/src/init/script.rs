@@ -2,6 +2,8 @@
 //!
 //! - `module PATH OPTIONS` loads a kernel module.
 //! - `write PATH TEXT` writes to a file, mostly to configure the kernel.
+//! - `file PATH TEXT` writes to a file a text in percent encoding (RFC 3986, section 2.1).
+//! - `variable NAME VALUE` sets an environment variable of custom VMMs that are launched later.
 //! - `wait PATH TEXT` waits until a file has this content.
 //! - `disk PATH MIB` creates a file of zeros of this size, or empties it.
 //! - `xen DIRECTORY FILE` sets up this Linux as the first domain of Xen, with the programs in
@@ -32,6 +34,20 @@ pub enum Step<'a> {
         path: &'a str,
         /// Text.
         text: &'a str,
+    },
+    /// Writes a text of any characters to a file.
+    File {
+        /// File.
+        path: &'a str,
+        /// Text, decoded.
+        text: String,
+    },
+    /// Sets an environment variable of custom VMMs.
+    Variable {
+        /// Name.
+        name: &'a str,
+        /// Value.
+        value: &'a str,
     },
     /// Waits until a file has this content.
     Wait {
@@ -136,6 +152,8 @@ pub enum VmmKind {
     OffsetFromKernel,
     /// `foreign`: a custom VMM, see `init::custom_vmm`. The TSC offset is read from the kernel.
     Custom,
+    /// `wrapped`: the same behind a wrapper, whose own instructions are no part of the boot.
+    CustomBehindWrapper,
     /// `xen`: the toolstack of Xen, which starts a domain and exits with it; see `init::xen`.
     Xen,
     /// `xen-asked`: as `xen`, but the domain reads its command line from its console: the last
@@ -158,6 +176,11 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
     match words[..] {
         ["module", path, options] => Ok(Step::Module { path, options }),
         ["write", path, text] => Ok(Step::Write { path, text }),
+        ["file", path, text] => Ok(Step::File {
+            path,
+            text: decode(text)?,
+        }),
+        ["variable", name, value] => Ok(Step::Variable { name, value }),
         ["wait", path, text] => Ok(Step::Wait { path, text }),
         ["disk", path, mib] => Ok(Step::Disk {
             path,
@@ -195,10 +218,11 @@ pub fn from_command_line(words: &str) -> Result<Option<String>, String> {
     let mut words = words.split_ascii_whitespace();
     words
         .find_map(|word| word.strip_prefix(SCRIPT))
-        .map(decode)
+        .map(|encoded| decode(encoded).map_err(|error| format!("{SCRIPT}: {error}")))
         .transpose()
 }
 
+/// Decodes percent encoding, of which each escape is a character below U+0100.
 fn decode(encoded: &str) -> Result<String, String> {
     let mut pieces = encoded.split('%');
     let mut text = pieces.next().unwrap_or_default().to_owned();
@@ -206,7 +230,7 @@ fn decode(encoded: &str) -> Result<String, String> {
         let escape = piece
             .split_at_checked(2)
             .and_then(|(digits, rest)| Some((u8::from_str_radix(digits, 16).ok()?, rest)));
-        let (byte, rest) = escape.ok_or_else(|| format!("{SCRIPT}: invalid escape '%{piece}'"))?;
+        let (byte, rest) = escape.ok_or_else(|| format!("invalid escape '%{piece}'"))?;
         text.push(char::from(byte));
         text.push_str(rest);
     }
@@ -231,6 +255,7 @@ fn parse_kind(word: &str) -> Result<VmmKind, String> {
         "no" => Ok(VmmKind::Trapline),
         "yes" => Ok(VmmKind::OffsetFromKernel),
         "foreign" => Ok(VmmKind::Custom),
+        "wrapped" => Ok(VmmKind::CustomBehindWrapper),
         "xen" => Ok(VmmKind::Xen),
         "xen-asked" => Ok(VmmKind::XenConsole),
         "xen-vmm" => Ok(VmmKind::XenVmm),
@@ -258,6 +283,16 @@ mod tests {
             text: "tsc",
         };
         assert_eq!(parse("wait\t/clock\ttsc"), Ok(wait));
+        let file = Step::File {
+            path: "/config",
+            text: "{\n\t\"a\": \"100%\"}".to_owned(),
+        };
+        assert_eq!(parse("file\t/config\t{%0A%09\"a\": \"100%25\"}"), Ok(file));
+        let (name, value) = ("HOME", "/tmp");
+        assert_eq!(
+            parse("variable\tHOME\t/tmp"),
+            Ok(Step::Variable { name, value })
+        );
         let disk = Step::Disk {
             path: "/dev/disk",
             mib: 16,

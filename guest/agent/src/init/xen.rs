@@ -181,7 +181,7 @@ fn terminal() -> io::Result<Option<PathBuf>> {
 pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
     let console = console()?;
     guest::configure_pipe(&console)?;
-    let guest = guest::start(launch, File::open("/dev/null")?.as_fd())?;
+    let guest = guest::start(launch, &[], File::open("/dev/null")?.as_fd())?;
     // If it were closed, xenconsoled would create it again.
     let _terminal = launch
         .console_line()
@@ -205,7 +205,7 @@ pub fn run_vmm(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
     let (toolstack, id) = create_paused(launch.program, arguments)?;
     let id = id.to_string();
     vmm.arguments.push(&id);
-    let guest = guest::start(&vmm, File::open("/dev/null")?.as_fd())?;
+    let guest = guest::start(&vmm, &[], File::open("/dev/null")?.as_fd())?;
     let guest = guest.with_toolstack(toolstack);
     let seconds = launch.seconds;
     guest

@@ -3,8 +3,8 @@
 
 use super::contents::Contents;
 use super::guests::GuestKind;
+use crate::custom_vmm::custom_guest;
 use crate::launch::ClockOffset;
-use crate::wall::custom_guest;
 use std::path::{Path, PathBuf};
 use trapline_abi::job::Fault;
 use trapline_abi::Job;
@@ -14,29 +14,66 @@ use trapline_host::process::Command;
 use trapline_host::Error;
 use trapline_model::GuestConfig;
 use trapline_sim::initramfs::{add_as, Archive};
-use trapline_sim::{bzimage, closure, IMAGE};
+use trapline_sim::module::Module;
+use trapline_sim::script::Script;
+use trapline_sim::settings::Settings;
+use trapline_sim::vmm_files::VmmFiles;
+use trapline_sim::{bzimage, drivers, IMAGE};
+
+/// Modules for network cards of guests.
+const DRIVERS: [&str; 1] = ["tun"];
+
+/// The image as a bzImage, and the configuration file, on the machine.
+const BZIMAGE: &str = "/trapline/bzimage";
+const CONFIG: &str = "/trapline/config";
+
+/// Home directory of the VMM on the machine.
+const HOME: &str = "/root";
 
 /// Returns the custom VMM with its files, and the image.
 ///
 /// # Errors
-/// Its program does not exist.
+/// Its program or a module does not exist.
 pub fn contents(
+    settings: &Settings,
     vmm: CustomVmm,
     image: PathBuf,
     guest: &GuestConfig,
 ) -> Result<Box<dyn Contents>, Error> {
+    let files = VmmFiles::of(&vmm)?;
     let custom = CustomGuest {
         bzimage: BZIMAGE.into(),
+        config: CONFIG.into(),
+        home: HOME.into(),
+        is_wrapped: files.has_wrapper(),
         ..custom_guest(vmm, Path::new(IMAGE), guest, 0)?
     };
-    Ok(Box::new(InnerCustomVmm { custom, image }))
+    Ok(Box::new(InnerCustomVmm {
+        custom,
+        files,
+        modules: drivers::chosen(settings, &DRIVERS)?,
+        image,
+    }))
 }
 
-/// The image as a bzImage on the machine.
-const BZIMAGE: &str = "/trapline/bzimage";
+/// Launches a custom VMM by `command` for `job`.
+pub fn launch(script: &mut Script, custom: &CustomGuest, command: &Command, job: &Job) {
+    if let Some(text) = custom.config_text(job) {
+        script.file(CONFIG, &text);
+    }
+    script.launch_foreign(command, custom.is_wrapped);
+}
+
+/// A job of a guest that does not end, so that its VMM does not exit either.
+pub const ENDLESS: Job = Job {
+    fault: Some(Fault::Hang),
+    ..Job::EMPTY
+};
 
 struct InnerCustomVmm {
     custom: CustomGuest,
+    files: VmmFiles,
+    modules: Vec<Module>,
     /// The image on this host.
     image: PathBuf,
 }
@@ -51,70 +88,31 @@ impl Contents for InnerCustomVmm {
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
-        add(archive, &self.custom, &self.image)
+        archive.directory(HOME);
+        for module in &self.modules {
+            archive.file(module_path(module), module.bytes.clone());
+        }
+        self.files.add_to(archive)?;
+        if self.custom.vmm.wants_bzimage() {
+            archive.file(BZIMAGE, bzimage::of(&self.image)?);
+        }
+        add_as(archive, IMAGE, &self.image)
+    }
+
+    fn prepare(&self, script: &mut Script) {
+        let modules = self.modules.iter();
+        modules.for_each(|module| script.module(&module_path(module), module.options));
     }
 
     fn command(&self, job: &Job) -> Command {
         self.custom.command(job)
     }
 
-    /// With a guest that hangs, the VMM does not exit.
     fn located_command(&self) -> Option<Command> {
-        Some(self.custom.command(&Job {
-            fault: Some(Fault::Hang),
-            ..Job::EMPTY
-        }))
+        Some(self.custom.command(&ENDLESS))
     }
 }
 
-/// Size limit of each file of a custom VMM, in MiB.
-const MAX_FILE_MIB: u64 = 256;
-
-/// # Errors
-/// The file is too large for the machine's memory.
-fn check_size(path: &Path) -> Result<(), Error> {
-    let size = std::fs::metadata(path).map_err(Error::file(path))?.len() >> 20;
-    if size <= MAX_FILE_MIB {
-        return Ok(());
-    }
-    Err(Error::missing(
-        format!(
-            "{} has {size} MiB, and the limit for files on the simulated machine is {MAX_FILE_MIB} MiB",
-            path.display()
-        ),
-        "leave it out of the command",
-    ))
-}
-
-/// Adds the files of the command; programs among them with their libraries.
-fn add(archive: &mut Archive, custom: &CustomGuest, image: &Path) -> Result<(), Error> {
-    let named = custom.vmm.files();
-    for path in named.iter().chain([&custom.program]) {
-        check_size(path)?;
-    }
-    closure::add(archive, &custom.program)?;
-    for file in &named {
-        closure::add(archive, file)?;
-    }
-    if custom.vmm.wants_bzimage() {
-        archive.file(BZIMAGE, bzimage::of(image)?);
-    }
-    add_as(archive, IMAGE, image)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use expect_test::expect;
-
-    #[test]
-    fn large_file_is_rejected() {
-        let disk = tempfile::NamedTempFile::new().unwrap();
-        assert!(check_size(disk.path()).is_ok());
-        // A sparse file.
-        disk.as_file().set_len(300 << 20).unwrap();
-        let error = check_size(disk.path()).unwrap_err().to_string();
-        let path = disk.path().display().to_string();
-        expect!["FILE has 300 MiB, and the limit for files on the simulated machine is 256 MiB: leave it out of the command"].assert_eq(&error.replace(&path, "FILE"));
-    }
+fn module_path(module: &Module) -> String {
+    format!("/trapline/{}.ko", module.name)
 }

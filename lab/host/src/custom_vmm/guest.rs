@@ -4,10 +4,11 @@ use super::{CustomVmm, Piece, Placeholder, FIRST_RECORD_TIMEOUT};
 use crate::process::Command;
 use crate::Error;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use trapline_abi::job::{Console, Shutdown};
 use trapline_abi::Job;
+use trapline_model::vmms::{ImageFormat, Transport};
 use trapline_model::GuestConfig;
 use trapline_protocol::{EndState, GuestDecoder};
 
@@ -20,8 +21,14 @@ pub struct CustomGuest {
     pub program: PathBuf,
     /// Path of the image.
     pub image: PathBuf,
-    /// Path of the image as a bzImage, if the command has its placeholder.
+    /// Path of the image as a bzImage, if the VMM boots that.
     pub bzimage: PathBuf,
+    /// Path of its configuration file, if it has one.
+    pub config: PathBuf,
+    /// Home directory of the VMM.
+    pub home: PathBuf,
+    /// The program may be a wrapper, which starts the VMM.
+    pub is_wrapped: bool,
     /// Configuration of the guest.
     pub machine: GuestConfig,
     /// The ring for the image.
@@ -31,30 +38,50 @@ pub struct CustomGuest {
 impl CustomGuest {
     /// Returns the command for `job`.
     pub fn command(&self, job: &Job) -> Command {
-        let job = Job {
-            console: Console::Serial,
+        let job = self.adapted(job);
+        let words = self.vmm.words.iter().skip(1);
+        let command = words
+            .map(|word| self.filled(word, &job))
+            .fold(Command::new(&self.program).as_foreign(), Command::arg)
+            .with_terminal()
+            .env("HOME", &self.home);
+        let variables = self.vmm.variables.iter();
+        variables.fold(command, |command, (name, value)| command.env(name, value))
+    }
+
+    /// Returns the text of its configuration file for `job`, if it has one.
+    pub fn config_text(&self, job: &Job) -> Option<String> {
+        let text = self.vmm.config.as_ref()?;
+        Some(self.filled(text, &self.adapted(job)))
+    }
+
+    /// Returns `job` for a machine without ports of Trapline.
+    fn adapted(&self, job: &Job) -> Job {
+        Job {
+            console: match self.vmm.transport {
+                Transport::Serial => Console::Serial,
+                Transport::Debugcon => Console::Port,
+            },
             ports: false,
             ring: self.ring,
             shutdown: Shutdown::Reset,
             ..*job
-        };
-        let words = self.vmm.words.iter().skip(1);
-        words
-            .map(|word| self.filled(word, &job))
-            .fold(Command::new(&self.program).as_foreign(), Command::arg)
-            .with_terminal()
+        }
     }
 
     fn filled(&self, word: &[Piece], job: &Job) -> String {
+        let path = |path: &Path| path.to_string_lossy().into_owned();
         let memory_bytes = u64::from(self.machine.memory_mib) << 20;
+        let is_bzimage = self.vmm.format == ImageFormat::Bzimage;
         let filled = word.iter().map(|piece| match piece {
             Piece::Text(text) => text.clone(),
-            Piece::Placeholder(Placeholder::Image) => self.image.to_string_lossy().into_owned(),
-            Piece::Placeholder(Placeholder::BzImage) => self.bzimage.to_string_lossy().into_owned(),
+            Piece::Placeholder(Placeholder::Image) if !is_bzimage => path(&self.image),
+            Piece::Placeholder(Placeholder::Image | Placeholder::BzImage) => path(&self.bzimage),
             Piece::Placeholder(Placeholder::Memory) => self.machine.memory_mib.to_string(),
             Piece::Placeholder(Placeholder::MemoryBytes) => memory_bytes.to_string(),
             Piece::Placeholder(Placeholder::Cpus) => self.machine.cpus.to_string(),
             Piece::Placeholder(Placeholder::CommandLine) => job.to_string(),
+            Piece::Placeholder(Placeholder::Config) => path(&self.config),
         });
         filled.collect()
     }

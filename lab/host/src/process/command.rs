@@ -13,7 +13,8 @@ pub struct Command {
     pub program: PathBuf,
     /// Arguments after the program's name.
     pub arguments: Vec<OsString>,
-    pub(super) environment: Vec<(&'static str, OsString)>,
+    /// Environment variables besides `PATH`.
+    pub environment: Vec<(String, OsString)>,
     /// Files passed as descriptors, from [`FIRST_FILE`].
     pub(super) files: Vec<Arc<File>>,
     pub(super) terminal: bool,
@@ -60,8 +61,8 @@ impl Command {
     }
 
     /// Sets an environment variable. All others but `PATH` are removed.
-    pub fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
-        self.environment.push((name, value.into()));
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
         self
     }
 

@@ -181,9 +181,8 @@ impl Reader<'_> {
 
     fn define(&self, vmms: Option<&Spanned<Vmms>>) -> Result<(), InvalidFile> {
         let Some(vmms) = vmms else { return Ok(()) };
-        let define = |(name, it): (&String, &vmms::Definition)| {
-            EnvironmentId::define_vmm(name, Some(&it.command))
-        };
+        let define =
+            |(name, it): (&String, &vmms::Definition)| EnvironmentId::define_vmm(name, Some(it));
         let defined = vmms.get_ref().iter().try_for_each(define);
         defined.map_err(|error| self.bad(vmms.span().start, error))
     }

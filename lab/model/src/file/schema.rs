@@ -7,6 +7,7 @@ use crate::kernel_build::{Place, Size};
 use crate::names;
 use crate::preset::Preset;
 use crate::settings::{Setting, ValueType, SETTINGS};
+use crate::vmms::{ImageFormat, Transport};
 use serde_json::{json, Value};
 use trapline_abi::{Op, Workload};
 
@@ -137,10 +138,29 @@ fn vmms() -> Value {
             "type": "object",
             "additionalProperties": false,
             "required": ["command"],
-            "properties": { "command": {
-                "type": "string",
-                "description": "A command as of --vmm, with {image} or {bzimage}, {cmdline}, {memory} (MiB), {cpus}."
-            } }
+            "properties": {
+                "command": {
+                    "type": "string",
+                    "description": "A command as of --vmm, with {image} or {bzimage}, {cmdline}, {memory} (MiB), {cpus}, {config}."
+                },
+                "format": { "enum": ImageFormat::NAMES, "description": "Format of {image}." },
+                "files": {
+                    "type": "array", "items": { "type": "string" },
+                    "description": "Files and directories that it needs, besides those that the command names."
+                },
+                "env": {
+                    "type": "object", "additionalProperties": { "type": "string" },
+                    "description": "Environment variables."
+                },
+                "config": {
+                    "type": "string",
+                    "description": "Text of the file {config}, with the same placeholders."
+                },
+                "transport": {
+                    "enum": Transport::NAMES,
+                    "description": "Device that records leave through: the first serial port, or port 0xe9."
+                }
+            }
         },
         "description": "VMMs by name: [vmm.NAME] adds the environments NAME and sim/NAME."
     })

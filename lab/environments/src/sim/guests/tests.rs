@@ -256,6 +256,9 @@ fn custom() -> GuestKind {
             program: "/bin/vmm".into(),
             image: "/image".into(),
             bzimage: "/bzimage".into(),
+            config: "/config".into(),
+            home: "/".into(),
+            is_wrapped: false,
             machine: trapline_model::GuestConfig {
                 memory_mib: 1,
                 ..trapline_model::GuestConfig::DEFAULT
