@@ -16,6 +16,8 @@ pub struct RelevantFact {
     /// True for the environment of the measured code, false for the code itself. A difference of the
     /// environment explains other figures.
     pub around: bool,
+    /// True if older baselines lack it, so that a missing one is no difference.
+    is_recent: bool,
 }
 
 const fn around(name: &'static str, title: &'static str) -> RelevantFact {
@@ -23,6 +25,7 @@ const fn around(name: &'static str, title: &'static str) -> RelevantFact {
         name,
         title,
         around: true,
+        is_recent: false,
     }
 }
 
@@ -31,12 +34,24 @@ const fn part(name: &'static str, title: &'static str) -> RelevantFact {
         name,
         title,
         around: false,
+        is_recent: false,
     }
 }
 
+const fn recent(fact: RelevantFact) -> RelevantFact {
+    RelevantFact {
+        is_recent: true,
+        ..fact
+    }
+}
+
+/// The hash of all files on the simulated machine. It differs with each of them, and is reported where no other
+/// fact explains it.
+const MACHINE_FILES: &str = "initramfs-sha256";
+
 /// The relevant facts, the one that explains most first. Facts of the host are not among them: the simulated
 /// machine is the same on every host.
-pub const RELEVANT_FACTS: [RelevantFact; 19] = [
+pub const RELEVANT_FACTS: [RelevantFact; 23] = [
     around("scheduler", "the scheduler of guests' CPUs"),
     around("scheduler-cap", "the cap of guests' CPUs"),
     around("scheduler-weight", "the weight of guests' CPUs"),
@@ -46,6 +61,11 @@ pub const RELEVANT_FACTS: [RelevantFact; 19] = [
     around("l1-kernel", "the kernel of the simulated machine"),
     around("l1-kernel-sha256", "the bytes of that kernel"),
     around("qemu", "QEMU"),
+    recent(around("qemu-sha256", "the program of QEMU")),
+    recent(around(
+        "qemu-files-sha256",
+        "the libraries and the firmware of QEMU",
+    )),
     around("machine", "the simulated machine"),
     around("l1-command-line", "the command line of its kernel"),
     around("l1-settings", "the settings of its modules"),
@@ -55,10 +75,15 @@ pub const RELEVANT_FACTS: [RelevantFact; 19] = [
     part("agent-sha256", "trapline-agent"),
     part("custom-vmm-command", "the command given with --vmm"),
     part("custom-vmm-sha256", "the program given with --vmm"),
+    recent(part(
+        "custom-vmm-files",
+        "the files that this command names",
+    )),
     part(
         "custom-vmm-files-sha256",
         "the other files and the libraries of that program",
     ),
+    recent(part(MACHINE_FILES, "the files on the simulated machine")),
 ];
 
 /// A fact that differs.
@@ -95,7 +120,9 @@ pub fn causes<'a>(
             };
             let old = kept.get(fact.name).cloned();
             let new = now.get(fact.name).cloned();
-            if old != new {
+            let is_unknown = fact.is_recent && (old.is_none() || new.is_none());
+            let is_explained = fact.name == MACHINE_FILES && has_part(&causes, id);
+            if old != new && !is_unknown && !is_explained {
                 note(
                     &mut causes,
                     Cause {
@@ -109,6 +136,12 @@ pub fn causes<'a>(
         }
     }
     causes
+}
+
+/// Returns whether another part of an environment differs.
+fn has_part(causes: &[Cause], id: EnvironmentId) -> bool {
+    let mut parts = causes.iter().filter(|cause| !cause.fact.around);
+    parts.any(|cause| cause.environments.contains(&id))
 }
 
 /// Adds a cause; the same difference in several environments is one.

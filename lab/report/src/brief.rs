@@ -1,8 +1,9 @@
 //! The brief form of a report for a terminal: conditions of the host, findings, one compact table for
 //! each clock, and what is left out.
 
+use crate::contenders;
 use crate::document::style::marks;
-use crate::document::{Align, Cell as TableCell, Look, Marker, Row, Section, Span};
+use crate::document::{Align, Block, Cell as TableCell, Look, Marker, Row, Section, Span};
 use crate::figures;
 use crate::host_noise;
 use crate::notes::{self, Notes, Numbers};
@@ -58,6 +59,8 @@ pub fn conditions(report: &Report, cells: &[Cell]) -> Section {
     if !facts.is_empty() {
         section.note(Marker::Paragraph, &facts.join(" · "), Look::Faint);
     }
+    let vmms = contenders::brief_custom_vmms(report).into_iter();
+    section.blocks.extend(vmms.map(Block::Note));
     if let Some(state) = &report.unfinished {
         section.note(Marker::Paragraph, state, Look::Bad);
     }

@@ -4,7 +4,7 @@
 use crate::document::{Document, Look, Marker, Note, Section};
 use crate::report::Report;
 use crate::{
-    aa_control, agreement, block, brief, co_tenants, findings, host_noise, irq, notes,
+    aa_control, agreement, block, brief, co_tenants, contenders, findings, host_noise, irq, notes,
     optimisations, populate, ratios, table, timelines,
 };
 use crate::{bencher, csv, json, junit};
@@ -110,6 +110,8 @@ fn of_all_clocks(report: &Report, cells: &[Cell], families: &[Family]) -> Vec<Se
 
 fn head(report: &Report, cells: &[Cell]) -> Vec<Note> {
     let mut head = vec![Note::origin(&report.version, &report.facts, report.seed)];
+    head.extend(contenders::versions(report));
+    head.extend(contenders::custom_vmms(report));
     let unfinished = report.unfinished.iter();
     head.extend(unfinished.map(|state| Note::new(Marker::Paragraph, state, Look::Bad)));
     if report.heads_with_settings() {

@@ -13,6 +13,7 @@ use trapline_model::{Config, Observation, Request};
 use trapline_report::compare::CompareReport;
 use trapline_runner::comparison::MeasuredComparison;
 use trapline_runner::{check_concurrent, random_seed, BootOptions, Failure, Inventory, Status};
+use trapline_stats::compare::boots_of;
 use trapline_stats::verdict::Settings;
 
 /// Compares two sides, measuring them if they are not stored, and prints the verdicts.
@@ -95,6 +96,8 @@ fn measure(args: &CompareArgs, a: &Config, b: &Config) -> Result<Compared, Failu
     };
     let (run, matches) = comparison.measure(&mut store, &session.context(), &options)?;
     let mut remarks = remarks::remarks(&matches, is_aa.then_some(a), &settings);
+    let [of_a, of_b] = [a, b].map(|config| boots_of(&run.observations, config));
+    remarks.extend(remarks::differing_facts(&of_a, &of_b));
     if options.is_expired() {
         let blocks = run.observations.iter().filter(|seen| seen.config() == *a);
         remarks.push(format!(

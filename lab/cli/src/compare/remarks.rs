@@ -1,6 +1,8 @@
 //! Remarks below a comparison.
 
-use trapline_model::{names, Config};
+use std::collections::BTreeMap;
+use trapline_gate::facts;
+use trapline_model::{names, Config, Observation};
 use trapline_report::{aa_control, compare};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::compare::Row;
@@ -28,6 +30,40 @@ pub fn remarks(matches: &[Row], aa_control: Option<&Config>, settings: &Settings
         ));
     }
     remarks
+}
+
+/// Most characters of a fact in a remark.
+const LONGEST_FACT: usize = 100;
+
+/// Returns the facts that differ between the boots of two configurations and explain other figures: other kernels,
+/// other builds of QEMU, and where both are one environment, other programs.
+pub fn differing_facts(a: &[Observation], b: &[Observation]) -> Vec<String> {
+    let (Some(first), Some(second)) = (a.first(), b.first()) else {
+        return Vec::new();
+    };
+    let is_same = first.environment == second.environment;
+    let of =
+        |seen: &Observation| BTreeMap::from([(first.environment, facts::relevant(&seen.facts))]);
+    let (old, new) = (of(first), of(second));
+    let causes = facts::causes(|id| old.get(&id), &new);
+    let known = causes.iter().filter_map(|cause| {
+        let both = cause.old.as_ref().zip(cause.new.as_ref());
+        let (old, new) = both.filter(|_| is_same || cause.fact.around)?;
+        let title = cause.fact.title;
+        Some(format!(
+            "Differs: {title}: {} (A), {} (B).",
+            shortened(old),
+            shortened(new)
+        ))
+    });
+    known.collect()
+}
+
+fn shortened(fact: &str) -> String {
+    match fact.char_indices().nth(LONGEST_FACT) {
+        Some((end, _)) => format!("{}…", &fact[..end]),
+        None => fact.to_owned(),
+    }
 }
 
 /// Limit that no number of boots removes (Mytkowicz and others 2009, "Producing Wrong Data Without

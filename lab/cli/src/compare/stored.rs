@@ -1,5 +1,6 @@
 //! Compares stored runs.
 
+use super::remarks::differing_facts;
 use super::{same_clock, settings, Compared};
 use crate::args::{CompareArgs, Side};
 use crate::store_path::store_path;
@@ -45,7 +46,10 @@ pub fn compare(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> 
         a: name(a, &mut pairs.iter().map(|(a, _)| a)),
         b: name(b, &mut pairs.iter().map(|(_, b)| b)),
         settings,
-        remarks: Vec::new(),
+        remarks: observed
+            .iter()
+            .flat_map(|(a, b)| differing_facts(a, b))
+            .collect(),
         matches,
     };
     Ok(Compared {
