@@ -4,9 +4,11 @@ use crate::args::{BisectArgs, EnvironmentOptions};
 use crate::session::{open_store, Session};
 use crate::{gate, terminal};
 use std::path::{Component, Path, PathBuf};
-use trapline_environments::Settings;
+use trapline_environments::{CustomVmm, Settings};
 use trapline_gate::search::{Next, Trial};
 use trapline_gate::{forms, Comparison, Row};
+use trapline_model::layers::OPTION_VMM;
+use trapline_model::EnvironmentId;
 use trapline_runner::bisect::{Bench, Bisection, Commit, Repository, Step};
 use trapline_runner::exact::require_exact;
 use trapline_runner::{Failure, Inventory, Status};
@@ -16,23 +18,27 @@ use trapline_runner::{Failure, Inventory, Status};
 /// # Errors
 /// The range of commits is invalid, or its first or last commit cannot be measured.
 pub fn bisect(args: &BisectArgs) -> Result<Status, Failure> {
-    require_exact(&args.environments)?;
-    let parts = parts(args);
+    let environments = environments(args);
+    require_exact(&environments)?;
+    let parts = parts(args, &environments);
     if let Some(parts) = &parts {
         require_relative(parts)?;
     }
     let repository = Repository::open(&args.repo)?;
     let commits = repository.commits(&args.good, &args.bad)?;
     let options = &args.run_options;
-    // The VMM does not exist before a commit is built.
-    let session = Session::open(options, environment_options(args, None).inventory()?)?;
+    let session = Session::open(options, without_vmm(args).inventory()?)?;
     let inventory = |worktree: &Path| inventory_of(args, worktree, parts.as_deref());
     let mut bench = Bench {
         worktree: repository.worktree(&commits[0])?,
         build: args.build.clone(),
         parts: parts.clone(),
-        environments: args.environments.clone(),
-        operations: gate::operations(&args.workloads),
+        vmm_files: vmm_files(args, &environments),
+        environments,
+        operations: match args.workloads.as_slice() {
+            [] => gate::default_exits(),
+            chosen => gate::operations(chosen),
+        },
         store: open_store(options)?,
         inventory: &inventory,
         context: session.context(),
@@ -58,37 +64,56 @@ pub fn bisect(args: &BisectArgs) -> Result<Status, Failure> {
 /// Default directory of the parts in the worktree.
 const PARTS: &str = "target/dist";
 
+/// Returns the environments to compare.
+fn environments(args: &BisectArgs) -> Vec<EnvironmentId> {
+    let has_vmm = args.run_options.environment_options.vmm.is_some();
+    match (args.environments.as_slice(), has_vmm) {
+        ([], true) => vec![EnvironmentId::SIM_CUSTOM],
+        ([], false) => vec![EnvironmentId::SIM_KVM],
+        (chosen, _) => chosen.to_vec(),
+    }
+}
+
 /// Returns the directory of the parts in the worktree. `None` if commits build a VMM only, which is then
 /// measured with the parts of this program.
-fn parts(args: &BisectArgs) -> Option<PathBuf> {
-    let builds_vmm = args.run_options.environment_options.vmm.is_some();
+fn parts(args: &BisectArgs, environments: &[EnvironmentId]) -> Option<PathBuf> {
+    let builds_vmm = environments.iter().any(|id| id.is_custom());
     let usual = || (!builds_vmm).then(|| PathBuf::from(PARTS));
     args.parts.clone().or_else(usual)
 }
 
-/// Returns the environments with the parts under test and the VMM of `worktree`.
+/// Returns the paths in the worktree that commands of custom VMMs name. One that a build does not write is missing
+/// then, and not that of an earlier commit.
+fn vmm_files(args: &BisectArgs, environments: &[EnvironmentId]) -> Vec<PathBuf> {
+    let vmms = environments.iter().filter_map(|id| match id.custom_vmm()? {
+        OPTION_VMM => args.run_options.environment_options.vmm.clone(),
+        name => CustomVmm::defined(name).ok(),
+    });
+    vmms.flat_map(|vmm| vmm.relative_paths()).collect()
+}
+
+/// Returns the environments with the parts under test and the VMMs of `worktree`.
 fn inventory_of(
     args: &BisectArgs,
     worktree: &Path,
     parts: Option<&Path>,
 ) -> Result<Inventory, Failure> {
-    let options = environment_options(args, Some(worktree));
-    options.inventory_with(|settings| match parts {
-        Some(parts) => Settings {
-            parts: settings.parts.measuring(worktree.join(parts)),
-            ..settings
+    without_vmm(args).inventory_with(|settings| Settings {
+        parts: match parts {
+            Some(parts) => settings.parts.measuring(worktree.join(parts)),
+            None => settings.parts,
         },
-        None => settings,
+        vmm: args.run_options.environment_options.vmm.clone(),
+        vmm_directory: worktree.to_owned(),
+        ..settings
     })
 }
 
-/// Returns the options with the VMM of `worktree`; without one there is no VMM.
-fn environment_options(args: &BisectArgs, worktree: Option<&Path>) -> EnvironmentOptions {
-    let options = &args.run_options.environment_options;
-    let vmm = options.vmm.as_ref().zip(worktree);
+/// Returns the options without the VMM, which does not exist before a commit is built.
+fn without_vmm(args: &BisectArgs) -> EnvironmentOptions {
     EnvironmentOptions {
-        vmm: vmm.map(|(vmm, worktree)| vmm.in_directory(worktree)),
-        ..options.clone()
+        vmm: None,
+        ..args.run_options.environment_options.clone()
     }
 }
 

@@ -123,6 +123,11 @@ pub fn operations(names: &[String]) -> OpSet {
     selected.fold(0, |all, set| all | set)
 }
 
+/// Returns the operations of a search in which none is named.
+pub fn default_exits() -> OpSet {
+    Workload::Exits.set() & default_operations()
+}
+
 /// Returns the operations whose figures depend only on the code they execute. Those of boot depend on
 /// every byte of an initramfs, and that of timer-wake on the ticks of the machine's own kernel.
 fn default_operations() -> OpSet {

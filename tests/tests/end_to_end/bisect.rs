@@ -1,6 +1,8 @@
 //! `trapline bisect` in small repositories. A commit's build copies the built parts with one of two
 //! images: the default one, or one with less optimisation. Fast tests replay recordings of both.
 
+mod custom_vmms;
+
 use std::path::PathBuf;
 use std::process::Command;
 use trapline_tests::run::{CommandOutput, Place};
@@ -299,63 +301,4 @@ fn unchanged_figures_yield_no_commit() {
     let broken = repository.bisect(&last_two);
     assert_eq!(broken.status, Some(4), "{broken:?}");
     assert!(broken.stderr.contains("no luck today"), "{broken:?}");
-}
-
-/// A VMM that starts the one in its first argument, with further options.
-const VMM: &str = r#"
-use std::os::unix::process::CommandExt;
-
-fn main() {
-    let mut words = std::env::args_os().skip(1);
-    let vmm = words.next().expect("the path of a VMM");
-    let options = include_str!("options").split_whitespace();
-    let failure = std::process::Command::new(vmm).args(options).args(words).exec();
-    panic!("{failure}");
-}
-"#;
-
-/// The repository has no part of Trapline.
-#[test]
-#[ignore = "slow: make test-all"]
-fn commit_that_changed_a_foreign_vmm_is_found() {
-    if !can_search("a search in another project's repository") {
-        return;
-    }
-    let repository = Repository::empty();
-    let write = |name: &str, text: &str| {
-        std::fs::write(repository.path().join(name), text).expect("write succeeds");
-    };
-    write("vmm.rs", VMM);
-    write(".gitignore", "/out\n");
-    for number in 0..4 {
-        write("options", ["", "--no-sandbox"][usize::from(number >= 2)]);
-        write("README", &format!("Version {number}"));
-        repository.commit_all(number);
-    }
-    let vmm = format!(
-        "out/vmm {} --image {{image}} --memory {{memory}}M --cmdline {{cmdline}}",
-        parts().join("trapline-vmm").display()
-    );
-    let path = repository.path();
-    let words = [
-        "bisect",
-        "--repo",
-        path.to_str().expect("text"),
-        "--env",
-        "sim/custom",
-        "--build",
-        "mkdir -p out && rustc --edition 2021 -o out/vmm vmm.rs",
-        "--workload",
-        "exits/port-out",
-        "--good",
-        "HEAD~3",
-        "--bad",
-        "HEAD",
-        "--vmm",
-        &vmm,
-    ];
-    let ended = repository.place.run(&words);
-    assert_names(&ended, 2);
-    assert!(ended.stdout.contains("\nexits/port-out"), "{ended:?}");
-    assert!(ended.stdout.contains("-146"), "{}", ended.stdout);
 }

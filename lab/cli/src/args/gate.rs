@@ -53,18 +53,17 @@ pub struct BisectArgs {
     /// Shell command that builds the measured programs, run in the top directory
     #[arg(long, value_name = "CMD")]
     pub build: String,
-    /// Workloads or operations to compare
-    #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true, required = true)]
+    /// Workloads or operations to compare [default: exits without timer-wake]
+    #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
     pub workloads: Vec<String>,
-    /// Environments to compare, on the instruction clock
-    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true,
-          default_values = ["sim/kvm"])]
+    /// Environments to compare, on the instruction clock [default: sim/kvm; with --vmm sim/custom]
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
     pub environments: Vec<EnvironmentId>,
     /// Repository; commits are checked out into a temporary worktree
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub repo: PathBuf,
-    /// Directory of the built parts, relative to the top directory [default: target/dist; with --vmm the
-    /// parts of this program]
+    /// Directory of the built parts, relative to the top directory [default: target/dist; for custom VMMs
+    /// the parts of this program]
     #[arg(long, value_name = "DIR")]
     pub parts: Option<PathBuf>,
     #[command(flatten)]
@@ -73,9 +72,8 @@ pub struct BisectArgs {
     pub run_options: RunOptions,
 }
 
-/// Usage in two lines; clap prints one that is wider than a terminal.
-const BISECT_USAGE: &str = "trapline bisect [OPTIONS] --good <REV> --bad <REV>
-                       --build <CMD> --workload <W,W/OP>";
+/// Usage with the required options only.
+const BISECT_USAGE: &str = "trapline bisect [OPTIONS] --good <REV> --bad <REV> --build <CMD>";
 
 /// Tolerances of figures.
 #[derive(Args, Debug)]

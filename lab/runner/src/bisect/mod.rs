@@ -27,6 +27,8 @@ pub struct Bench<'a> {
     pub build: String,
     /// Directory of the parts, relative to the worktree; `None` if commits do not build them.
     pub parts: Option<PathBuf>,
+    /// Files of custom VMMs, relative to the worktree.
+    pub vmm_files: Vec<PathBuf>,
     /// Environments to measure.
     pub environments: Vec<EnvironmentId>,
     /// Operations to measure, a set of [`trapline_abi::Op::bit`].
@@ -42,9 +44,9 @@ pub struct Bench<'a> {
 impl Bench<'_> {
     /// Returns the figures of a commit. The inner error is the reason why it has none.
     fn figures(&mut self, commit: &Commit) -> Result<Result<Summary, Failure>, Failure> {
+        self.remove_products()?;
         self.worktree.check_out(commit)?;
         let directory = self.worktree.path();
-        self.remove_parts()?;
         let built = build::build(&self.build, &directory, self.context.interrupt)?;
         self.context.interrupt.check()?;
         if let Err(reason) = built {
@@ -53,16 +55,17 @@ impl Bench<'_> {
         self.measure(&directory)
     }
 
-    /// Removes the parts of an earlier commit, which must not be measured.
-    fn remove_parts(&self) -> Result<(), Failure> {
-        let parts = self
-            .parts
-            .iter()
-            .map(|parts| self.worktree.path().join(parts));
+    /// Removes what an earlier commit has built, which must not be measured. Files of the repository come back with
+    /// the next commit.
+    fn remove_products(&self) -> Result<(), Failure> {
+        let inside = |path: &PathBuf| self.worktree.path().join(path);
+        let files = self.vmm_files.iter().map(inside);
+        for file in files.filter(|file| file.is_file()) {
+            removed(&file, std::fs::remove_file(&file))?;
+        }
+        let parts = self.parts.iter().map(inside);
         for parts in parts.filter(|parts| parts.exists()) {
-            std::fs::remove_dir_all(&parts).map_err(|error| {
-                Failure::new(format!("cannot remove {}: {error}", parts.display()))
-            })?;
+            removed(&parts, std::fs::remove_dir_all(&parts))?;
         }
         Ok(())
     }
@@ -125,7 +128,7 @@ impl<'a> Bisection<'a> {
     /// Measures the first and the last commit.
     ///
     /// # Errors
-    /// One of them cannot be measured, there is only one commit, or both have the same programs and figures.
+    /// One of them cannot be measured, there is only one commit, or both have the same programs.
     pub fn start(
         bench: &mut Bench<'_>,
         commits: &'a [Commit],
@@ -139,7 +142,7 @@ impl<'a> Bisection<'a> {
         let first = baseline(&before);
         let compared = compare(&first, &after, &tolerances);
         let has_other_programs = compared.causes.iter().any(|cause| !cause.fact.around);
-        if compared.changes().next().is_none() && !has_other_programs {
+        if !has_other_programs {
             return Err(same_programs(&commits[0], &commits[last]));
         }
         Ok(Self {
@@ -207,12 +210,16 @@ impl<'a> Bisection<'a> {
     }
 }
 
+fn removed(path: &Path, result: std::io::Result<()>) -> Result<(), Failure> {
+    result.map_err(|error| Failure::new(format!("cannot remove {}: {error}", path.display())))
+}
+
 fn same_programs(first: &Commit, last: &Commit) -> Failure {
     let (first, last) = (first.short(), last.short());
     Failure::usage(
         format!("the measured programs of {first} and {last} are identical"),
-        "--build has to write the programs that are measured: those in --parts, or the one of --vmm, \
-         whose path is relative to the top directory",
+        "--build has to write the programs that are measured: those in --parts, or the VMM, whose path is \
+         relative to the top directory and has a slash, as ./my-vmm",
     )
 }
 
