@@ -144,7 +144,8 @@ impl OutputHandler for GuestOutput<'_> {
                 return Err(custom.no_records(&self.job, None, self.last_output()));
             }
         }
-        Ok(self.completed.is_some_and(|at| at.elapsed() >= EXIT_GRACE))
+        let is_over = |at: Instant| at.elapsed() >= EXIT_GRACE;
+        Ok(self.decoder.has_restarted() || self.completed.is_some_and(is_over))
     }
 
     fn last_output(&self) -> String {

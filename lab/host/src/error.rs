@@ -111,6 +111,12 @@ pub enum Error {
         /// Last output of the VMM.
         output: String,
     },
+    /// A custom VMM started its guest again before the guest's last record.
+    #[error("guest was started again by {program} before its last record")]
+    Restarted {
+        /// Name of the VMM.
+        program: String,
+    },
     /// The guest ended successfully, but without a Done record.
     #[error("guest ended without a Done record{}", last(.output))]
     NoDone {
@@ -168,6 +174,9 @@ impl Error {
     pub fn remedy(&self) -> Option<&str> {
         match self {
             Self::Unavailable(unavailable) => unavailable.remedy.as_deref(),
+            Self::Restarted { .. } => {
+                Some("a guest that crashes resets its machine: let the VMM exit then, as QEMU with -no-reboot")
+            }
             Self::TimedOut { .. } => Some("--timeout allows more"),
             Self::Version { .. } => Some("build all parts from one source with 'make build'"),
             _ => None,

@@ -3,7 +3,7 @@
 use crate::decoded::Decoded;
 use crate::{EndState, GuestReport, NoProbe, UsageProbe, Window};
 use trapline_abi::job::WaitMode;
-use trapline_abi::{Decoder, Job, Op, VERSION};
+use trapline_abi::{Decoder, Item, Job, Op, Record, VERSION};
 use trapline_model::irq;
 
 /// Default limit of all streams of one guest together, in bytes, see [`byte_limit`].
@@ -26,8 +26,10 @@ pub fn byte_limit(job: &Job) -> u64 {
 pub struct GuestDecoder {
     console: Decoder,
     events: Decoder,
-    /// Ignore records after the first Done or Panic.
+    /// Ignore records after the first Done or Panic, and those of a second start.
     stop_at_end: bool,
+    /// Number of starts of the guest.
+    starts: u32,
     byte_limit: u64,
     decoded: Decoded,
 }
@@ -39,13 +41,14 @@ impl GuestDecoder {
             console: Decoder::new(),
             events: Decoder::new(),
             stop_at_end: false,
+            starts: 0,
             byte_limit: byte_limit(job),
             decoded: Decoded::new(job),
         }
     }
 
-    /// Returns a decoder that ignores everything after the guest's last record: a custom VMM may
-    /// print anything then, or start the guest again.
+    /// Returns a decoder that ignores everything after the guest's last record, and after its second first one: a custom
+    /// VMM may print anything then, or start the guest again.
     pub fn until_end_record(job: &Job) -> Self {
         Self {
             stop_at_end: true,
@@ -65,12 +68,14 @@ impl GuestDecoder {
             console,
             decoded,
             stop_at_end,
+            starts,
             ..
         } = self;
         decoded.bytes += bytes.len() as u64;
         decoded.console_bytes += bytes.len() as u64;
         console.feed(bytes, &mut |item| {
-            if !(*stop_at_end && decoded.end != EndState::Incomplete) {
+            *starts += u32::from(is_start(&item));
+            if !(*stop_at_end && (decoded.end != EndState::Incomplete || *starts > 1)) {
                 decoded.item(item, at, probe);
             }
         });
@@ -117,6 +122,11 @@ impl GuestDecoder {
         self.decoded.hello.is_some() || self.decoded.end != EndState::Incomplete
     }
 
+    /// Returns whether the guest was started again.
+    pub fn has_restarted(&self) -> bool {
+        self.starts > 1
+    }
+
     /// Returns whether the guest has reported that it waits for the lab.
     pub fn is_ready(&self) -> bool {
         self.decoded.ready
@@ -142,10 +152,12 @@ impl GuestDecoder {
             events,
             decoded,
             stop_at_end,
+            starts,
             ..
         } = self;
         console.finish(&mut |item| {
-            if !(*stop_at_end && decoded.end != EndState::Incomplete) {
+            *starts += u32::from(is_start(&item));
+            if !(*stop_at_end && (decoded.end != EndState::Incomplete || *starts > 1)) {
                 decoded.item(item, None, &mut NoProbe);
             }
         });
@@ -158,4 +170,8 @@ impl GuestDecoder {
         self.close();
         self.decoded.finish(unreached)
     }
+}
+
+fn is_start(item: &Item<'_>) -> bool {
+    matches!(item, Item::Record(Record::Hello { .. }, _))
 }

@@ -106,6 +106,9 @@ impl CustomGuest {
             (EndState::Incomplete, _) if !records.has_started() => {
                 Err(self.no_records(job, Some(status), words))
             }
+            (EndState::Incomplete, _) if records.has_restarted() => {
+                Err(Error::Restarted { program })
+            }
             (EndState::Incomplete, Some(0)) => Err(Error::NoDone { output: words }),
             (EndState::Incomplete, Some(status)) => Err(Error::Failed {
                 program,
