@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use trapline_tests::measurements::{cell, estimate, facts};
 use trapline_tests::run::{unavailable_reason, Place};
-use trapline_tests::{parts, skip};
+use trapline_tests::{parts, root, skip};
 
 /// Defines trapline-vmm twice, `plain` without its seccomp filter.
 fn definitions() -> String {
@@ -45,13 +45,81 @@ fn vmms_of_a_plan_are_measured_side_by_side() {
         "the filter costs {filtered} - {plain}"
     );
     let facts = facts(&json, "sim/plain");
-    assert!(facts["plain-vmm-sha256"].is_string(), "{facts:#}");
+    assert!(facts["custom-vmm-sha256"].is_string(), "{facts:#}");
     // Nothing defines these names here.
     let shown = Place::new().run(&["show", "--store", store]);
     assert!(
         shown.stdout.contains("sim/filtered  sim/plain"),
         "{shown:?}"
     );
+}
+
+/// Copies the definitions of `vmms/` to the configuration of a test.
+fn copy_ready_definitions(place: &Place) {
+    let directory = place.path().join("trapline/vmms");
+    std::fs::create_dir_all(&directory).expect("place is writable");
+    let files = std::fs::read_dir(root().join("vmms")).expect("directory of definitions");
+    for file in files.flatten() {
+        std::fs::copy(file.path(), directory.join(file.file_name())).expect("place is writable");
+    }
+}
+
+#[test]
+fn ready_definitions_are_valid() {
+    let place = Place::new();
+    copy_ready_definitions(&place);
+    let list = place.run(&["list", "--format", "json"]);
+    let page = std::fs::read_to_string(root().join("docs/vmms.md")).expect("readable page");
+    for name in [
+        "qemu-q35",
+        "kvmtool",
+        "alioth",
+        "firecracker",
+        "cloud-hypervisor",
+        "crosvm",
+    ] {
+        let reason = unavailable_reason(&list, name).unwrap_or_default();
+        let is_valid = reason.is_empty() || reason.contains("there is no program");
+        assert!(is_valid, "{name}: {reason}");
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "{name} is not in docs/vmms.md"
+        );
+    }
+}
+
+/// Measures definitions of QEMU, and checks that a port write has the cost of the built-in environment.
+#[track_caller]
+fn assert_measured(pairs: &[[&str; 2]]) {
+    let place = Place::new();
+    copy_ready_definitions(&place);
+    if !place.has(pairs[0][0], "the definitions of QEMU") {
+        return;
+    }
+    let environments = pairs.concat().join(",");
+    let words = ["--env", &environments, "--workload", "exits/port-out"];
+    let json = place.measure(&words);
+    for [defined, built_in] in pairs {
+        let [defined, built_in] = [defined, built_in].map(|it| estimate(&json, it, "port-out"));
+        assert!(
+            (defined / built_in - 1.0).abs() < 0.01,
+            "{defined} is not {built_in}"
+        );
+    }
+}
+
+#[test]
+fn definition_of_qemu_microvm_is_measured() {
+    assert_measured(&[["sim/qemu-microvm", "sim/qemu-kvm"]]);
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn definitions_of_qemu_with_pci_are_measured() {
+    assert_measured(&[
+        ["sim/qemu-pc", "sim/qemu-kvm-pc"],
+        ["sim/qemu-q35", "sim/qemu-kvm-pc"],
+    ]);
 }
 
 #[test]
