@@ -145,6 +145,7 @@ fn workloads_text(workloads: &[WorkloadRow], width: usize) -> String {
 
 /// Returns a name and, right of it, a wrapped text.
 fn entry(name: &str, indent: usize, column: usize, text: &str, width: usize) -> String {
+    let name = format!("{name} ");
     let first = format!("{:indent$}{name:<rest$}", "", rest = column - indent);
     let other = " ".repeat(column);
     let options = textwrap::Options::new(width)

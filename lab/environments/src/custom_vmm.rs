@@ -1,9 +1,10 @@
-//! The image in a custom VMM on this host.
+//! Guests of custom VMMs: the image in one on this host, and what simulated machines have in common with it.
 
 use crate::launch::BootClock;
 use crate::process_guest::GuestCommand;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+use trapline_abi::job::Fault;
 use trapline_abi::Job;
 use trapline_host::custom_vmm::{CustomGuest, CustomVmm};
 use trapline_host::exit_status::ExitCodes;
@@ -11,6 +12,7 @@ use trapline_host::process::Command;
 use trapline_host::Error;
 use trapline_model::GuestConfig;
 use trapline_sim::bzimage;
+use trapline_sim::script::Script;
 
 /// Returns a custom VMM with the image at `image`, without files of its own.
 ///
@@ -33,6 +35,20 @@ pub fn custom_guest(
         machine: *guest,
         ring,
     })
+}
+
+/// A job of a guest that does not end, so that its VMM does not exit either.
+pub const ENDLESS: Job = Job {
+    fault: Some(Fault::Hang),
+    ..Job::EMPTY
+};
+
+/// Adds the launch of a custom VMM on a simulated machine, by `command` for `job`.
+pub fn launch(script: &mut Script, custom: &CustomGuest, command: &Command, job: &Job) {
+    if let Some(text) = custom.config_text(job) {
+        script.file(&custom.config.to_string_lossy(), &text);
+    }
+    script.launch_foreign(command, custom.is_wrapped);
 }
 
 /// The image in a custom VMM, with a home directory for the VMM and the files that Trapline makes for it.

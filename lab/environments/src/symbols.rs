@@ -3,6 +3,7 @@
 //! hash of all inputs of the machine.
 
 use crate::bochs::LinuxMachine;
+use crate::custom_vmm;
 use crate::sim::{self, Contents};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -134,7 +135,7 @@ fn listing_script(contents: &dyn Contents) -> (Script, usize) {
         let arguments = program.arguments.iter().cloned();
         let command = arguments.fold(command, Command::arg);
         match contents.guest_kind().custom {
-            Some(vmm) => sim::launch_custom(&mut script, &vmm, &command, &sim::ENDLESS),
+            Some(vmm) => custom_vmm::launch(&mut script, &vmm, &command, &custom_vmm::ENDLESS),
             None => script.launch(&command, false),
         }
     }

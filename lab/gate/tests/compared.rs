@@ -234,6 +234,33 @@ fn the_likeliest_cause_is_first_and_the_host_is_no_cause() {
     assert_eq!(causes[0].old.as_deref(), Some("7.2"));
 }
 
+/// The hash of all files on the machine differs with each of them, and older baselines lack it.
+#[test]
+fn files_of_the_machine_are_a_cause_where_no_other_part_differs() {
+    let now = [(Op::PortOut, measured(3000.0))];
+    let with = |files: Option<&str>, vmm: &str| {
+        let mut summary = summary("7.2", &now);
+        let facts = summary.facts.get_mut(&EnvironmentId::SIM_KVM);
+        let facts = facts.expect("it has facts");
+        facts.insert("vmm-sha256".to_owned(), vmm.to_owned());
+        facts.extend(files.map(|hash| ("initramfs-sha256".to_owned(), hash.to_owned())));
+        summary
+    };
+    let causes = |old: &Summary, new: &Summary| -> Vec<&'static str> {
+        let baseline = Baseline::new(old, 0, "0");
+        let compared = compare(&baseline, new, &Tolerances::default());
+        compared
+            .causes
+            .iter()
+            .map(|cause| cause.fact.name)
+            .collect()
+    };
+    let old = with(Some("1"), "12");
+    assert_eq!(causes(&old, &with(Some("2"), "12")), ["initramfs-sha256"]);
+    assert_eq!(causes(&old, &with(Some("2"), "34")), ["vmm-sha256"]);
+    assert!(causes(&with(None, "12"), &with(Some("2"), "12")).is_empty());
+}
+
 #[test]
 fn tolerated_figures_are_counted() {
     let mut tolerances = Tolerances::default();

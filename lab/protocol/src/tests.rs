@@ -250,6 +250,33 @@ fn vmm_reports_stages_and_counters_but_no_samples() {
 }
 
 #[test]
+fn second_start_of_a_guest_is_ignored() {
+    let hello = Record::Hello {
+        version: VERSION,
+        sender: Sender::Image,
+        ring: 0,
+        memory: 1 << 20,
+        planned: 2,
+    };
+    let start = |count| {
+        let records = [hello, begin(Op::Getpid), sample(Op::Getpid, 100, count)];
+        [frames(&records), frames(&[end(Op::Getpid, 1)])].concat()
+    };
+    let mut decoder = GuestDecoder::until_end_record(&job());
+    decoder.console(&start(10), None, &mut NoProbe);
+    assert!(!decoder.has_restarted());
+    decoder.console(&start(20), None, &mut NoProbe);
+    assert!(decoder.has_restarted());
+    let report = decoder.finish("it ended early");
+    assert_eq!(report.problems, Vec::<String>::new());
+    let Outcome::Measured { samples, .. } = outcome(&report, Op::Getpid) else {
+        panic!("{report:?}");
+    };
+    let counts: Vec<_> = samples.iter().map(|sample| sample.count).collect();
+    assert_eq!(counts, [10]);
+}
+
+#[test]
 fn version_mismatch_is_reported() {
     let mut decoder = GuestDecoder::new(&job());
     let hello = Record::Hello {

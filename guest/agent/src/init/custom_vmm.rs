@@ -34,7 +34,12 @@ pub fn run(
     mount_standard_filesystems()?;
     let has_wrapper = launch.kind == VmmKind::CustomBehindWrapper;
     if has_wrapper {
-        exec_trace::start()?;
+        let started = exec_trace::start();
+        started.map_err(|error| {
+            io::Error::other(format!(
+                "this kernel cannot trace the exec of a VMM: {error}"
+            ))
+        })?;
     }
     // The terminal hangs up when this is dropped.
     let (_terminal, input) = trapline_spawn::terminal()?;

@@ -341,6 +341,20 @@ mod tests {
     }
 
     #[test]
+    fn files_and_variables_of_custom_vmms_are_parsed() {
+        let file = Step::File {
+            path: "/config",
+            text: "{\n\t\"a\": \"100%\"}".to_owned(),
+        };
+        assert_eq!(parse("file\t/config\t{%0A%09\"a\": \"100%25\"}"), Ok(file));
+        let (name, value) = ("HOME", "/tmp");
+        assert_eq!(
+            parse("variable\tHOME\t/tmp"),
+            Ok(Step::Variable { name, value })
+        );
+    }
+
+    #[test]
     fn scripts_of_command_lines_are_decoded() {
         let words = "panic=-1 trapline-script=wait%09/a%09x%20%2520%0A trapline.run=basic";
         let script = from_command_line(words).unwrap();

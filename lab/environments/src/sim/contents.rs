@@ -1,7 +1,8 @@
 //! Contents of a machine with Linux.
 
+use super::disk;
 use super::guests::GuestKind;
-use super::{custom, disk};
+use crate::custom_vmm;
 use crate::network::TapDrivers;
 use trapline_abi::Job;
 use trapline_host::process::Command;
@@ -73,7 +74,7 @@ pub trait Contents {
             drivers.load(script, job);
         }
         match self.guest_kind().custom {
-            Some(vmm) => custom::launch(script, &vmm, &command, job),
+            Some(vmm) => custom_vmm::launch(script, &vmm, &command, job),
             None => script.launch(&command, self.asks_offset()),
         }
     }

@@ -3,10 +3,9 @@
 
 use super::contents::Contents;
 use super::guests::GuestKind;
-use crate::custom_vmm::custom_guest;
+use crate::custom_vmm::{custom_guest, ENDLESS};
 use crate::launch::ClockOffset;
 use std::path::{Path, PathBuf};
-use trapline_abi::job::Fault;
 use trapline_abi::Job;
 use trapline_host::custom_vmm::{CustomGuest, CustomVmm};
 use trapline_host::exit_status::ExitCodes;
@@ -55,20 +54,6 @@ pub fn contents(
         image,
     }))
 }
-
-/// Launches a custom VMM by `command` for `job`.
-pub fn launch(script: &mut Script, custom: &CustomGuest, command: &Command, job: &Job) {
-    if let Some(text) = custom.config_text(job) {
-        script.file(CONFIG, &text);
-    }
-    script.launch_foreign(command, custom.is_wrapped);
-}
-
-/// A job of a guest that does not end, so that its VMM does not exit either.
-pub const ENDLESS: Job = Job {
-    fault: Some(Fault::Hang),
-    ..Job::EMPTY
-};
 
 struct InnerCustomVmm {
     custom: CustomGuest,

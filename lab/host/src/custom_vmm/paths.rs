@@ -12,10 +12,11 @@ pub fn parts(text: &str) -> impl Iterator<Item = &str> {
 
 /// Returns a part of a word as a relative path, if it has a slash and leads nowhere out of its directory.
 pub fn relative(part: &str) -> Option<PathBuf> {
-    let is_inside = |component| matches!(component, Component::Normal(_) | Component::CurDir);
-    let path = Path::new(part);
-    let is_path = part.contains('/') && path.components().all(is_inside);
-    is_path.then(|| path.components().collect())
+    let components = Path::new(part).components();
+    let components = components.filter(|component| *component != Component::CurDir);
+    let is_inside = |component| matches!(component, Component::Normal(_));
+    let is_path = part.contains('/') && components.clone().all(is_inside);
+    is_path.then(|| components.collect())
 }
 
 /// Returns a word with the relative paths of files in `directory` made absolute. The word of a program is a path
