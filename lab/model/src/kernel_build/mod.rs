@@ -164,7 +164,7 @@ mod tests {
         let image = two.unsupported_reason(EnvironmentId::QEMU_TCG).unwrap();
         let counted = two.unsupported_reason(EnvironmentId::SIM_LINUX).unwrap();
         expect![[r#"
-            qemu-tcg runs the image, which is not Linux: choose from host, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/linux, sim/kvm/linux, sim/qemu-kvm/linux with --env
+            qemu-tcg runs the image, which is not Linux: choose from host, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/linux, sim/kvm/linux, sim/qemu-kvm/linux, sim/nova/linux with --env
             the simulated machine has one CPU: choose --cpus 1 --place same"#]].assert_eq(&format!("{image}\n{counted}"));
         let one = Column::all(&[1], &[Place::Same])[0];
         assert_eq!(one.unsupported_reason(EnvironmentId::SIM_KVM_LINUX), None);
