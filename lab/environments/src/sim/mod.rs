@@ -19,7 +19,6 @@ mod xen;
 
 pub(crate) use build::build;
 pub(crate) use contents::Contents;
-pub(crate) use custom::{launch as launch_custom, ENDLESS};
 pub(crate) use machine_guest::{machine, MachineGuest, ScriptMachine};
 pub use nova::run_conformance as run_nova_conformance;
 pub(crate) use nova::{facts as nova_facts, OWN_MEMORY_MIB as NOVA_MEMORY_MIB};
