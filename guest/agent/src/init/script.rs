@@ -283,16 +283,6 @@ mod tests {
             text: "tsc",
         };
         assert_eq!(parse("wait\t/clock\ttsc"), Ok(wait));
-        let file = Step::File {
-            path: "/config",
-            text: "{\n\t\"a\": \"100%\"}".to_owned(),
-        };
-        assert_eq!(parse("file\t/config\t{%0A%09\"a\": \"100%25\"}"), Ok(file));
-        let (name, value) = ("HOME", "/tmp");
-        assert_eq!(
-            parse("variable\tHOME\t/tmp"),
-            Ok(Step::Variable { name, value })
-        );
         let disk = Step::Disk {
             path: "/dev/disk",
             mib: 16,
