@@ -3,6 +3,7 @@
 use crate::sys::{insert_module, mount};
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// Directory of the modules, which may be absent.
@@ -22,6 +23,13 @@ fn mount_and_load() -> Result<(), String> {
         mount(kind, at).map_err(|error| format!("{at}: {error}"))?;
     }
     load().map_err(|error| error.to_string())
+}
+
+/// Mounts devtmpfs if there is no `/dev/null`. On failure, opening it reports the reason.
+pub fn mount_devices() {
+    if !Path::new("/dev/null").exists() {
+        let _reported_later = mount("devtmpfs", "/dev");
+    }
 }
 
 /// Loads all modules.

@@ -6,6 +6,7 @@
 use crate::block::Target;
 use crate::clock::{TickClock, CALIBRATION, PRECISE_CALIBRATION};
 use crate::cpu::{affinity, pin_to_current_cpu, set_affinity};
+use crate::drivers::mount_devices;
 use crate::machine::GuestMachine;
 use crate::network::Network;
 use crate::processes::ProcessFamily;
@@ -119,8 +120,10 @@ impl System for Linux<'_> {
 
     fn open_null(&mut self) -> Result<(), Reason> {
         if self.null.is_none() {
+            mount_devices();
             let file = File::options().read(true).write(true).open("/dev/null");
-            self.null = Some(file.map_err(|_| "/dev/null cannot be opened for reading and writing")?);
+            self.null =
+                Some(file.map_err(|_| "/dev/null cannot be opened for reading and writing")?);
         }
         Ok(())
     }

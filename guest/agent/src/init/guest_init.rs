@@ -5,12 +5,11 @@
 
 use super::line::Line;
 use super::script;
+use crate::drivers::mount_devices;
 use crate::port::Port;
-use crate::sys::mount;
 use crate::{build, linux};
 use std::fs;
 use std::io;
-use std::path::Path;
 use trapline_abi::frame::{encode, truncate, MAX_FRAME};
 use trapline_abi::job::{Console, CPUS};
 use trapline_abi::platform::{EXIT_DONE, EXIT_PANIC};
@@ -90,13 +89,6 @@ pub fn run(task: &JobTask, main: u64) -> ! {
         }
     }
     output.end(EXIT_DONE)
-}
-
-/// Mounts devtmpfs if there is no `/dev/null`. On failure, starting programs reports it.
-fn mount_devices() {
-    if !Path::new("/dev/null").exists() {
-        let _reported_later = mount("devtmpfs", "/dev");
-    }
 }
 
 /// Returns a message if the number of online CPUs is not `wanted`.

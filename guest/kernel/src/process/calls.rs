@@ -13,8 +13,8 @@ use super::switch::{
     end, is_active, is_kernel_stack, reload_tables, start, table, wait_for, UserFrame,
 };
 use super::table::{Child, Event};
-use crate::{console, devices};
 use crate::cpu::{exits, ring};
+use crate::{console, devices};
 use trapline_abi::frame::MAX_FRAME;
 use trapline_abi::platform::PAGE;
 
@@ -64,10 +64,12 @@ fn perform<R: Ring>(
         number::WAIT => wait::<R>(first as usize),
         number::PIPE => table().create_pipe().map(|pipe| pipe as u64),
         number::CLOSE => table().close(first as usize).map(|()| 0),
-        number::READ if first == NULL_DEVICE => of_program(second, third)
-            .and_then(|()| devices::read(first, second, third)),
-        number::WRITE if first == NULL_DEVICE => of_program(second, third)
-            .and_then(|()| devices::write(first, second, third)),
+        number::READ if first == NULL_DEVICE => {
+            of_program(second, third).and_then(|()| devices::read(first, second, third))
+        }
+        number::WRITE if first == NULL_DEVICE => {
+            of_program(second, third).and_then(|()| devices::write(first, second, third))
+        }
         number::READ => read::<R>(first as usize, second, third),
         number::WRITE => write::<R>(first as usize, second, third),
         number::ALLOCATE => allocate::<R>(first),
