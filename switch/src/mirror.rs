@@ -67,7 +67,7 @@ impl Mirror {
         }
     }
 
-    /// Writes copies for ever, up to `left` bytes. Nobody waits for this thread.
+    /// Writes copies for ever, up to `left` bytes. No other thread waits for this one.
     pub fn serve(&self, mut file: impl Write, mut left: u64) {
         let mut copies = Copies::with_room();
         loop {

@@ -120,7 +120,7 @@ impl Tap {
         is_due
     }
 
-    /// Lets the next turn read it. Returns whether it may have a frame of which no event tells any more.
+    /// Lets the next turn read it. Returns whether it may have a frame that no event will announce.
     pub fn wake(&mut self) -> bool {
         self.rest = 0;
         !self.is_drained

@@ -73,7 +73,7 @@ impl Work {
     }
 }
 
-/// What has ended a batch.
+/// Cause of the end of a batch.
 #[derive(Default)]
 pub enum End {
     /// Nothing: the port is open.

@@ -4,7 +4,6 @@ use crate::cpu::{exits, in8, mmio_read, mmio_write, out8, rdmsr, ring};
 use crate::hypercall::HypercallInstruction;
 use crate::interrupts::{self, can_halt, Apic, Timer};
 use crate::populate::Window;
-use crate::process::NULL_DEVICE;
 use crate::threads::{self, Peer};
 use crate::xen::{self, Events, Xen};
 use crate::{console, devices, memory, process, ticks, virtio};
@@ -150,7 +149,7 @@ impl System for Kernel {
     #[inline(always)]
     fn write_null(&mut self, bytes: &[u8]) -> usize {
         count(devices::write(
-            black_box(NULL_DEVICE),
+            black_box(devices::NULL),
             bytes.as_ptr() as u64,
             bytes.len() as u64,
         ))
@@ -159,7 +158,7 @@ impl System for Kernel {
     #[inline(always)]
     fn read_null(&mut self, buffer: &mut [u8]) -> usize {
         count(devices::read(
-            black_box(NULL_DEVICE),
+            black_box(devices::NULL),
             buffer.as_mut_ptr() as u64,
             buffer.len() as u64,
         ))

@@ -11,7 +11,7 @@ use trapline_report::Family;
 use trapline_runner::{kernel_build, Failure, Interrupt, Resume, Status};
 use trapline_store::{Run, Store};
 
-/// What the runs measure, in messages.
+/// Name of the measurement, for messages.
 const FAMILY: &str = "kernel builds";
 
 /// Builds, stores and prints.

@@ -1,4 +1,4 @@
-//! What environments were measured with: commands of custom VMMs, versions of QEMU and of kernels.
+//! Measured programs: commands of custom VMMs, versions of QEMU and of kernels.
 
 use crate::document::{Look, Marker, Note};
 use crate::report::Report;

@@ -92,7 +92,7 @@ fn first_touch_in_nested_xen_does_not_depend_on_the_kind_of_domain() {
     }
 }
 
-/// The instructions of Xen, of its first domain and of the outer hypervisor are told apart.
+/// The instructions of Xen, of its first domain and of the outer hypervisor are listed separately.
 #[test]
 #[ignore = "slow: make test-all"]
 fn exits_in_nested_xen_are_explained_by_level() {

@@ -4,7 +4,7 @@
 //! a time, and only where the program itself may: no address that a program passes is used directly.
 
 use super::address_space::{AddressSpace, CODE, PROGRAM, STACK};
-use super::number::{self, EXCEPTION, FAILED, NULL_DEVICE};
+use super::number::{self, EXCEPTION, FAILED};
 use super::resources::resources;
 use super::ring::Ring;
 use super::ring0::Ring0;
@@ -64,10 +64,10 @@ fn perform<R: Ring>(
         number::WAIT => wait::<R>(first as usize),
         number::PIPE => table().create_pipe().map(|pipe| pipe as u64),
         number::CLOSE => table().close(first as usize).map(|()| 0),
-        number::READ if first == NULL_DEVICE => {
+        number::READ if first == devices::NULL => {
             of_program(second, third).and_then(|()| devices::read(first, second, third))
         }
-        number::WRITE if first == NULL_DEVICE => {
+        number::WRITE if first == devices::NULL => {
             of_program(second, third).and_then(|()| devices::write(first, second, third))
         }
         number::READ => read::<R>(first as usize, second, third),

@@ -4,6 +4,7 @@ use super::address_space::{CODE, STACK};
 use super::number::{self, EXCEPTION};
 use super::ring::Ring;
 use super::system_calls::{call, exit, fork, wait, Pipe};
+use crate::devices;
 use core::arch::asm;
 use core::hint::black_box;
 use trapline_abi::platform::{LOCAL_APIC, PAGE};
@@ -134,8 +135,8 @@ fn refused_calls<R: Ring>() -> [Option<u64>; 21] {
         call::<R>(number::WRITE, u64::MAX, own, 1),
         call::<R>(number::READ, pipe, kernel_data(), 1).filter(|read| *read != 0),
         call::<R>(number::READ, pipe + 1, own, 1),
-        call::<R>(number::WRITE, number::NULL_DEVICE, kernel_data(), 1),
-        call::<R>(number::READ, number::NULL_DEVICE, own, u64::MAX),
+        call::<R>(number::WRITE, devices::NULL, kernel_data(), 1),
+        call::<R>(number::READ, devices::NULL, own, u64::MAX),
         call::<R>(number::CLOSE, pipe + 1, 0, 0),
         call::<R>(number::SEND, kernel_data(), 8, 0),
         call::<R>(number::SEND, own, 1 << 20, 0),

@@ -43,7 +43,7 @@ pub use calls::end_on_exception;
 #[cfg(trapline_image)]
 pub use launch::{contain_programs, measure};
 #[cfg(trapline_image)]
-pub use number::{EXIT, NULL_DEVICE};
+pub use number::EXIT;
 
 /// Function that process 1 executes at ring 3, with the address of its job. Returns the exit status.
 #[cfg(trapline_image)]

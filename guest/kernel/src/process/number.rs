@@ -45,9 +45,6 @@ pub const EXIT_PROGRAM: u64 = 0;
 /// The program of a step of operation `make`.
 pub const STEP_PROGRAM: u64 = 64;
 
-/// Number of the null device, which every process has open.
-pub const NULL_DEVICE: u64 = 32;
-
 /// Numbers of the pipes that the program of a step reads from and writes to: the first ones of process 1.
 pub const INPUT: u64 = 0;
 pub const OUTPUT: u64 = 1;

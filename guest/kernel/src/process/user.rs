@@ -5,6 +5,7 @@
 use super::number;
 use super::ring::Ring;
 use super::system_calls::{call, execute, exit, fork, wait, Pipe};
+use crate::devices;
 use core::ptr::NonNull;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::WaitMode;
@@ -289,14 +290,14 @@ impl<R: Ring> System for Program<R> {
     #[inline(always)]
     fn write_null(&mut self, bytes: &[u8]) -> usize {
         let (start, length) = (bytes.as_ptr() as u64, bytes.len() as u64);
-        call::<R>(number::WRITE, number::NULL_DEVICE, start, length)
+        call::<R>(number::WRITE, devices::NULL, start, length)
             .map_or(usize::MAX, |written| written as usize)
     }
 
     #[inline(always)]
     fn read_null(&mut self, buffer: &mut [u8]) -> usize {
         let (start, length) = (buffer.as_mut_ptr() as u64, buffer.len() as u64);
-        call::<R>(number::READ, number::NULL_DEVICE, start, length)
+        call::<R>(number::READ, devices::NULL, start, length)
             .map_or(usize::MAX, |read| read as usize)
     }
 

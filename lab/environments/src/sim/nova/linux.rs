@@ -27,7 +27,7 @@ pub fn launch(settings: &Settings, guest: &GuestConfig) -> Result<Box<dyn Guest>
 /// Runs the build `job` in a guest with the root of `settings`. Returns its console output, and facts about the machine.
 ///
 /// # Errors
-/// As [`launch`], or the machine failed.
+/// A requirement of [`launch`] is missing, or the machine failed.
 pub fn build(
     settings: &Settings,
     guest: &GuestConfig,
@@ -60,7 +60,7 @@ impl LinuxOnNova {
     /// Returns the machine with a guest whose initramfs is that of `settings`.
     ///
     /// # Errors
-    /// As [`launch`].
+    /// A requirement of [`launch`] is missing.
     fn new(settings: &Settings, guest: &GuestConfig) -> Result<Self, Error> {
         let linux = Linux::new(settings, guest)?;
         let bytes = linux.root.bytes()?;

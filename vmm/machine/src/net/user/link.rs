@@ -39,9 +39,9 @@ pub enum BackendError {
     /// It lacks features that a card needs.
     #[error("the process lacks features {missing:#x} of {offered:#x}")]
     Features {
-        /// Those it lacks.
+        /// Missing features.
         missing: u64,
-        /// Those it has.
+        /// Offered features.
         offered: u64,
     },
     /// It supports fewer queues.

@@ -44,7 +44,7 @@ const HOST_TCP4: u64 = 1 << 11;
 const HOST_TCP6: u64 = 1 << 12;
 const MERGE: u64 = 1 << 15;
 
-/// Features of frames, which whoever copies them has to support.
+/// Features of frames, which the code that copies them has to support.
 pub const FRAMES: u64 =
     CHECKSUM | GUEST_CHECKSUM | GUEST_TCP4 | GUEST_TCP6 | HOST_TCP4 | HOST_TCP6 | MERGE;
 
