@@ -78,13 +78,13 @@ fn other_surroundings() -> Option<String> {
     ))
 }
 
-/// Checks all examples of a page.
-fn check(page: &Path) {
+/// Checks all examples of a page. Returns what is wrong with them.
+fn check(page: &Path) -> Vec<String> {
     let text = fs::read_to_string(page).expect("readable page");
     let all = examples(page, &text);
     assert!(!all.is_empty(), "{} has no example", page.display());
     let shell = Shell::new();
-    let mut updates = BTreeMap::new();
+    let (mut updates, mut wrong) = (BTreeMap::new(), Vec::new());
     println!("{}", page.display());
     for example in all {
         let start = Instant::now();
@@ -94,48 +94,63 @@ fn check(page: &Path) {
         let (figures, command) = (example.figures(), &example.command);
         println!("{figures} figures, {seconds:.1} s: {command}");
         if example.output.is_empty() {
-            succeeds(&example, &output);
+            wrong.extend(failure(&example, &output));
         } else if let Err(difference) = example.check(&printed) {
-            updates.extend(differs(&example, difference, &printed));
+            match differs(&example, difference, &printed) {
+                Ok(update) => updates.extend(update),
+                Err(message) => wrong.push(message),
+            }
         }
     }
     if !updates.is_empty() {
         write(page, &text, updates);
     }
+    wrong
 }
 
-/// Checks the exit status of an example without output.
-fn succeeds(example: &Example, output: &Output) {
+/// Checks the exit status of an example without output. Returns what is wrong with it.
+fn failure(example: &Example, output: &Output) -> Option<String> {
     if output.status.success() {
-        return;
+        return None;
     }
-    match missing_environment(example) {
-        Some(reason) => skip(&example.command, &reason),
-        None => panic!("{} failed: {output:?}", example.command),
-    }
+    let Some(reason) = missing_environment(example) else {
+        return Some(format!("{} failed: {output:?}", example.command));
+    };
+    skip(&example.command, &reason);
+    None
 }
 
 /// Handles an example whose output differs. Returns its new lines if they are to be written.
+///
+/// # Errors
+/// What is wrong with it.
 fn differs(
     example: &Example,
     difference: Difference,
     printed: &str,
-) -> Option<(usize, Vec<String>)> {
+) -> Result<Option<(usize, Vec<String>)>, String> {
     if let Some(reason) = missing_environment(example) {
         skip(&example.command, &reason);
-        return None;
+        return Ok(None);
     }
     if std::env::var_os("TRAPLINE_BLESS").is_some() {
         let updated = example.updated(printed);
         let updated =
-            updated.unwrap_or_else(|_| panic!("edit the text of {example:?}:\n{printed}"));
-        return Some((example.lines.start, updated));
+            updated.map_err(|_| format!("edit the text of {example:#?}, printed:\n{printed}"))?;
+        return Ok(Some((example.lines.start, updated)));
     }
     if let Some(reason) = other_surroundings() {
         skip(&example.command, &reason);
-        return None;
+        return Ok(None);
     }
-    panic!("{difference:?} differ from {example:#?}, printed:\n{printed}");
+    Err(format!(
+        "{difference:?} differ from {example:#?}, printed:\n{printed}"
+    ))
+}
+
+fn assert_right(pages: &[PathBuf]) {
+    let wrong: Vec<String> = pages.iter().flat_map(|page| check(page)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
 fn write(page: &Path, text: &str, updates: BTreeMap<usize, Vec<String>>) {
@@ -161,7 +176,7 @@ fn pages_with_examples(directory: &str) -> Vec<PathBuf> {
 #[test]
 fn commands_of_the_readme_print_what_it_shows() {
     if has_qemu("commands of the README") {
-        check(&root().join("README.md"));
+        assert_right(&[root().join("README.md")]);
     }
 }
 
@@ -169,8 +184,6 @@ fn commands_of_the_readme_print_what_it_shows() {
 #[ignore = "slow: make test-all"]
 fn commands_of_pages_print_what_they_show() {
     if has_qemu("commands of the documentation") {
-        pages_with_examples("docs")
-            .iter()
-            .for_each(|page| check(page));
+        assert_right(&pages_with_examples("docs"));
     }
 }
