@@ -131,7 +131,8 @@ fn damaged_frames_fail_their_operation_only() {
     let place = Place::new();
     let recording = recorded(&place);
     edit(&recording.join("console"), |bytes| {
-        let at = bytes.len() * 85 / 100;
+        // Within the samples of an operation; others are padding or stages.
+        let at = bytes.len() / 2;
         bytes[at..at + 8].fill(0);
     });
     let json = replay(&place).json();
