@@ -91,30 +91,3 @@ fn first_touch_in_nested_xen_does_not_depend_on_the_kind_of_domain() {
         assert!(facts[fact].is_string(), "{fact}: {facts:#}");
     }
 }
-
-/// The instructions of Xen, of its first domain and of the outer hypervisor are listed separately.
-#[test]
-#[ignore = "slow: make test-all"]
-fn exits_in_nested_xen_are_explained_by_level() {
-    let place = Place::new();
-    if !place.has("sim/kvm/xen-pvh", FEATURE) {
-        return;
-    }
-    let words = [
-        "explain",
-        "sim/kvm/xen-pvh",
-        "exits/cpuid",
-        "--format",
-        "json",
-    ];
-    let result = place.run(&words);
-    assert_eq!(result.status, Some(0), "{}", result.stderr);
-    let profile = result.json();
-    let insn = |component| component_insn(&profile, component);
-    assert!((500.0..9_000.0).contains(&insn("L2/xen")), "{profile:#}");
-    assert!(
-        insn("kvm") + insn("kvm_amd") > insn("L2/xen"),
-        "{profile:#}"
-    );
-    assert!(insn("guest") < 10.0, "{profile:#}");
-}
