@@ -77,6 +77,16 @@ pub fn sha256_of_file(path: &Path) -> Result<String, Error> {
     Ok(hash)
 }
 
+/// Returns the SHA-256 over the hashes of several files, in their order; files that cannot be read are left out. `None` if
+/// none can.
+pub fn sha256_of_files<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Option<String> {
+    let hashes = paths
+        .into_iter()
+        .filter_map(|path| sha256_of_file(path).ok());
+    let hashes: String = hashes.collect();
+    (!hashes.is_empty()).then(|| hexadecimal(&Sha256::digest(hashes)))
+}
+
 /// Hashes of files that this process has read: each boot states those of all its programs.
 static HASHES: Mutex<BTreeMap<FileVersion, String>> = Mutex::new(BTreeMap::new());
 

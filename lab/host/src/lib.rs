@@ -31,6 +31,6 @@ pub use cache::Cache;
 pub use clock::TscRate;
 pub use error::Error;
 pub use facts::Facts;
-pub use files::{find_program, hexadecimal, memory_file, sha256_of_file};
+pub use files::{find_program, hexadecimal, memory_file, sha256_of_file, sha256_of_files};
 pub use limits::Limits;
 pub use parts::{GuestImage, Part, Parts, MISSING_PARTS};

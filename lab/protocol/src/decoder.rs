@@ -64,20 +64,10 @@ impl GuestDecoder {
 
     /// Decodes console output that arrived at `at` ticks of the host's clock, if known.
     pub fn console(&mut self, bytes: &[u8], at: Option<u64>, probe: &mut dyn UsageProbe) {
-        let Self {
-            console,
-            decoded,
-            stop_at_end,
-            starts,
-            ..
-        } = self;
-        decoded.bytes += bytes.len() as u64;
-        decoded.console_bytes += bytes.len() as u64;
-        console.feed(bytes, &mut |item| {
-            *starts += u32::from(is_start(&item));
-            if !(*stop_at_end && (decoded.end != EndState::Incomplete || *starts > 1)) {
-                decoded.item(item, at, probe);
-            }
+        self.decoded.bytes += bytes.len() as u64;
+        self.decoded.console_bytes += bytes.len() as u64;
+        self.console_items(at, probe, |console, emit| {
+            console.feed(bytes, &mut |item| emit(item))
         });
     }
 
@@ -147,21 +137,33 @@ impl GuestDecoder {
 
     /// Decodes the bytes held back as a possible start of a frame; they may contain whole frames.
     pub fn close(&mut self) {
+        self.console_items(None, &mut NoProbe, |console, emit| {
+            console.finish(&mut |item| emit(item))
+        });
+        let decoded = &mut self.decoded;
+        self.events.finish(&mut |item| decoded.event(item));
+    }
+
+    /// Decodes the items that `decode` finds on the console, as long as they count.
+    fn console_items(
+        &mut self,
+        at: Option<u64>,
+        probe: &mut dyn UsageProbe,
+        decode: impl FnOnce(&mut Decoder, &mut dyn FnMut(Item<'_>)),
+    ) {
         let Self {
             console,
-            events,
             decoded,
             stop_at_end,
             starts,
             ..
         } = self;
-        console.finish(&mut |item| {
+        decode(console, &mut |item| {
             *starts += u32::from(is_start(&item));
             if !(*stop_at_end && (decoded.end != EndState::Incomplete || *starts > 1)) {
-                decoded.item(item, None, &mut NoProbe);
+                decoded.item(item, at, probe);
             }
         });
-        events.finish(&mut |item| decoded.event(item));
     }
 
     /// Closes the streams and returns the report. Operations without an outcome fail with the

@@ -1,7 +1,6 @@
 //! QEMU: its version, and the machines it creates for the image and for Linux, the same in all environments.
 
 use crate::closure;
-use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use trapline_abi::platform::{DEBUG_CONSOLE, EXIT};
 use trapline_abi::Job;
 use trapline_host::probe::Probe;
 use trapline_host::process::Command;
-use trapline_host::{find_program, hexadecimal, sha256_of_file, Error, Facts};
+use trapline_host::{find_program, sha256_of_file, sha256_of_files, Error, Facts};
 use trapline_model::layers::QemuMachine;
 use trapline_model::{GuestConfig, Halt};
 
@@ -54,14 +53,8 @@ impl Qemu {
         }
         let mut files = closure::needed(&self.program);
         files.extend(self.firmware(machine).unwrap_or_default());
-        let hashes: String = files
-            .iter()
-            .filter_map(|path| sha256_of_file(path).ok())
-            .collect();
-        facts.insert(
-            "qemu-files-sha256".to_owned(),
-            hexadecimal(&Sha256::digest(hashes)),
-        );
+        let hash = sha256_of_files(files.iter().map(PathBuf::as_path));
+        facts.extend(hash.map(|hash| ("qemu-files-sha256".to_owned(), hash)));
         facts
     }
 

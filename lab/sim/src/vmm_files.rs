@@ -3,10 +3,9 @@
 use crate::closure;
 use crate::initramfs::Archive;
 use rustix::fs::{access, Access};
-use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use trapline_host::custom_vmm::CustomVmm;
-use trapline_host::{hexadecimal, sha256_of_file, Error, Facts};
+use trapline_host::{sha256_of_file, sha256_of_files, Error, Facts};
 
 /// Size limit of each file, in MiB.
 const MAX_FILE_MIB: u64 = 256;
@@ -75,14 +74,8 @@ impl VmmFiles {
         if !named.is_empty() {
             facts.insert("custom-vmm-files".to_owned(), named);
         }
-        let others = self.all().skip(1);
-        let hashes: String = others
-            .filter_map(|path| sha256_of_file(path).ok())
-            .collect();
-        if !hashes.is_empty() {
-            let hash = hexadecimal(&Sha256::digest(hashes));
-            facts.insert("custom-vmm-files-sha256".to_owned(), hash);
-        }
+        let others = sha256_of_files(self.all().skip(1));
+        facts.extend(others.map(|hash| ("custom-vmm-files-sha256".to_owned(), hash)));
         facts
     }
 

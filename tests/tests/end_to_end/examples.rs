@@ -123,7 +123,7 @@ fn failure(example: &Example, output: &Output) -> Option<String> {
 /// Handles an example whose output differs. Returns its new lines if they are to be written.
 ///
 /// # Errors
-/// What is wrong with it.
+/// It differs, with the example and the output.
 fn differs(
     example: &Example,
     difference: Difference,

@@ -5,7 +5,7 @@
 //! [`pool`] has the frames, [`address_space`] the page tables, [`table`] the states of processes,
 //! [`pipe`] the buffers; these need no machine. [`switch`] switches between kernel stacks, [`calls`]
 //! implements system calls and page faults, `entry.s` is between a program and the kernel. [`ring`] has what
-//! differs between a kernel at ring 0 ([`ring0`]) and at ring 3 ([`ring3`], `entry3.s`). [`launch`]
+//! differs between a kernel at ring 0 ([`ring0`]) and at ring 3 ([`ring3`], `entry3.s`), and [`step`] a program for both. [`launch`]
 //! starts process 1 with the [`resources`] of all. [`user`] is `System` for programs, by the
 //! [`system_calls`] of [`number`]. [`hostile`] has programs that misbehave.
 
@@ -30,6 +30,8 @@ mod ring;
 mod ring0;
 #[cfg(trapline_image)]
 mod ring3;
+#[cfg(trapline_image)]
+mod step;
 #[cfg(trapline_image)]
 mod switch;
 #[cfg(trapline_image)]

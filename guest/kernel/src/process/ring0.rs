@@ -3,28 +3,14 @@
 use super::cpu;
 use super::number;
 use super::ring::{Code, Ring};
+use super::step::step;
 use super::switch::reload_tables;
 use crate::memory;
-use core::arch::{asm, global_asm};
+use core::arch::asm;
 use core::ops::Range;
-use trapline_workloads::script::{NUMBER_BYTES, WORDS};
-use trapline_workloads::{step_program, Reason};
+use trapline_workloads::Reason;
 
-global_asm!(
-    ".pushsection .text.process, \"ax\", @progbits",
-    "trapline_step:",
-    step_program!("rdi", "rsi", "rdx", "r8", "syscall"),
-    "trapline_step_end:",
-    ".popsection",
-    ARGUMENT = const 8,
-    READ = const number::READ,
-    WRITE = const number::WRITE,
-    EXIT = const number::EXIT,
-    INPUT = const number::INPUT,
-    OUTPUT = const number::OUTPUT,
-    WORDS = const WORDS,
-    NUMBER = const NUMBER_BYTES,
-);
+step!("trapline_step", "syscall");
 
 extern "C" {
     fn trapline_switch(from: *mut *mut u64, to: *mut u64, tables: u64);

@@ -5,6 +5,7 @@
 
 use super::number;
 use super::ring::{Code, Ring};
+use super::step::step;
 use super::switch::forget_stack;
 use crate::cpu::in32;
 use core::arch::{asm, global_asm};
@@ -13,8 +14,7 @@ use trapline_abi::platform::SPACES;
 use trapline_abi::spaces::{
     self, BY_CALL, BY_PORT, DISCARD, FAULT, FAULTS_BY_PORT, FLUSH, LOAD, OPEN,
 };
-use trapline_workloads::script::{NUMBER_BYTES, WORDS};
-use trapline_workloads::{step_program, Reason};
+use trapline_workloads::Reason;
 
 global_asm!(
     include_str!("entry3.s"),
@@ -25,22 +25,11 @@ global_asm!(
     ENTRY = const spaces::ENTRY,
 );
 
-global_asm!(
-    ".pushsection .text.process, \"ax\", @progbits",
-    "trapline_step3:",
-    step_program!("rdi", "rsi", "rdx", "r8", "mov eax, offset trapline_enter_kernel\ncall rax"),
-    "trapline_step3_end:",
+step!(
+    "trapline_step3",
+    "mov eax, offset trapline_enter_kernel\ncall rax",
     // The code behind it has a name of its own.
-    "int3",
-    ".popsection",
-    ARGUMENT = const 8,
-    READ = const number::READ,
-    WRITE = const number::WRITE,
-    EXIT = const number::EXIT,
-    INPUT = const number::INPUT,
-    OUTPUT = const number::OUTPUT,
-    WORDS = const WORDS,
-    NUMBER = const NUMBER_BYTES,
+    "int3"
 );
 
 extern "C" {
