@@ -1,13 +1,13 @@
 //! Environments as stacks of layers: availability and facts follow from their needs, guests from the launcher
 //! of their machine.
 
-use crate::bochs::{self, Bochs};
+use crate::bochs::{self, Bochs, Platform};
 use crate::environment::{Environment, Guest};
 use crate::kvm::{self, Hardware};
 use crate::linux_guest;
 use crate::needs::{self, Need};
 use crate::replay;
-use crate::sim;
+use crate::sim::{self, nova};
 use crate::tracing;
 use crate::wall;
 use trapline_host::custom_vmm::CustomVmm;
@@ -88,10 +88,8 @@ impl Layered {
                 check_nesting(&self.steady_qemu()?)?;
                 sim::check_kernel(&self.settings, Maker::Amd)
             }
-            Need::Nova => {
-                check_nesting(&self.steady_qemu()?)?;
-                self.settings.nova().map(drop)
-            }
+            Need::Nesting => check_nesting(&self.steady_qemu()?),
+            Need::Nova => self.settings.nova().map(drop),
             Need::Xen | Need::XenAlone => {
                 check_nesting(&self.steady_qemu()?)?;
                 sim::check_xen(&self.settings)
@@ -128,12 +126,17 @@ impl Layered {
             }
             Need::Bochs => {
                 if let Ok(bochs) = Bochs::find() {
-                    facts.extend(bochs::facts(&bochs));
+                    let platform = match self.id.is_nova() {
+                        true => Platform::NOVA,
+                        false => Platform::COMMON,
+                    };
+                    facts.extend(bochs::facts(&bochs, platform));
                 }
             }
             Need::Linux => facts.extend(machine::facts()),
             Need::Xen => facts.extend(sim::xen_facts()),
-            Need::Nova => facts.extend(sim::nova_facts(&self.settings)),
+            Need::Nesting => facts.extend(nova::machine_facts()),
+            Need::Nova => facts.extend(nova::facts(&self.settings)),
             Need::XenAlone => facts.extend(sim::xen_dom0_facts(&self.settings)),
             Need::IntelLinux => facts.extend(bochs::linux_facts()),
             Need::IntelXen => facts.extend(sim::xen_facts_on(Maker::Intel)),
@@ -185,7 +188,7 @@ impl Layered {
             Need::Linux | Need::IntelLinux | Need::Xen | Need::IntelXen => machine::OWN_MEMORY_MIB,
             Need::NestedXen => 2 * machine::OWN_MEMORY_MIB,
             Need::XenAlone => sim::XEN_MEMORY_MIB,
-            Need::Nova => sim::NOVA_MEMORY_MIB,
+            Need::Nova => nova::OWN_MEMORY_MIB,
             _ => 0,
         });
         u64::from(guest.memory_mib + around.max().unwrap_or(0)) + VMM_MEMORY_MIB

@@ -24,7 +24,9 @@ pub enum Need {
     NestedXen,
     /// Xen for that machine, without a Linux.
     XenAlone,
-    /// NOVA for that machine, with QEMU's instruction counter and AMD's virtualization.
+    /// QEMU with an instruction counter and AMD's virtualization, without a Linux.
+    Nesting,
+    /// NOVA.
     Nova,
     /// The device model of that Xen.
     XenDeviceModel,
@@ -87,7 +89,7 @@ fn machine(stack: &Stack) -> &'static [Need] {
     ) {
         (Machine::Host, ..) => &[],
         (Machine::Sim, false, false) if stack.levels.is_empty() => &[QEMU, Need::Counting],
-        (Machine::Sim, false, false) => &[QEMU, Need::Nova],
+        (Machine::Sim, false, false) => &[QEMU, Need::Nesting],
         (Machine::Sim, false, true) => &[QEMU, Need::XenAlone],
         (Machine::Sim, true, false) => &[QEMU, Need::Linux],
         (Machine::Sim, true, true) => &[QEMU, Need::Xen],
@@ -121,7 +123,8 @@ fn hypervisor(stack: &Stack, level: Level) -> &'static [Need] {
             &[Need::Kvm, Need::Ring0, Need::GuestLinux]
         }
         (Machine::Host, Hypervisor::Tcg, Guest::Linux) => &[Need::GuestLinux],
-        (Machine::Sim, Hypervisor::Nova, Guest::Linux) => &[Need::GuestLinux],
+        (_, Hypervisor::Nova, Guest::Image) => &[Need::Nova],
+        (_, Hypervisor::Nova, Guest::Linux) => &[Need::Nova, Need::GuestLinux],
         _ => &[],
     }
 }

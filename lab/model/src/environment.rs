@@ -101,6 +101,8 @@ environments! {
         "the image in trapline-vmm on KVM on that machine";
     SIM_VMX_QEMU_KVM "sim-vmx/qemu-kvm" SimVmx [QEMU_KVM] Image
         "the image in QEMU on KVM on that machine";
+    SIM_VMX_NOVA "sim-vmx/nova" SimVmx [NOVA] Image
+        "the image in the VMM as the root task of the NOVA microhypervisor there";
     SIM_VMX_XEN_PVH "sim-vmx/xen-pvh" SimVmx [XEN_PVH] Image
         "the image as a PVH domain of Xen on that machine";
     SIM_VMX_XEN_TRAPLINE "sim-vmx/xen/trapline" SimVmx [XEN_TRAPLINE] Image

@@ -3,7 +3,7 @@
 use crate::hypervisor::Nova;
 use crate::ports::{exit, Console};
 use crate::timer;
-use crate::vcpu::now;
+use crate::vcpu::{now, Technology};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -39,13 +39,13 @@ impl Host for RootTask {
 ///
 /// # Errors
 /// The first difference.
-pub fn run(part: &str, memory: &Region) -> Result<(), String> {
+pub fn run<T: Technology>(part: &str, memory: &Region) -> Result<(), String> {
     let host = RootTask {
         memory: Cell::new((memory.address().as_ptr() as u64, memory.len())),
     };
     let missing = |error| format!("{error}");
-    let caps = Nova::probe().map_err(missing)?;
-    let nova = Nova::open().map_err(missing)?;
+    let caps = Nova::<T>::probe().map_err(missing)?;
+    let nova = Nova::<T>::open().map_err(missing)?;
     let report = run_part(&nova, &caps, &host, part).map_err(|failure| failure.to_string())?;
     Console::default().print_all(report.to_string().as_bytes());
     exit(EXIT_DONE)

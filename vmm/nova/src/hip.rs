@@ -10,6 +10,11 @@ const LENGTH: usize = 6;
 const DESCRIPTORS: usize = 12;
 const DESCRIPTOR_SIZE: usize = 14;
 
+/// Offset of the features, and the technologies among them.
+const FEATURES: usize = 0x10;
+const HAS_VMX: u64 = 1 << 1;
+const HAS_SVM: u64 = 1 << 2;
+
 /// Types of memory: usable, and a multiboot module.
 const AVAILABLE: u32 = 1;
 const MODULE: u32 = -2_i32 as u32;
@@ -50,6 +55,12 @@ impl<'a> Hip<'a> {
     pub fn new(bytes: &'a [u8; PAGE]) -> Option<Self> {
         let hip = Self(bytes);
         (hip.number::<4>(0)? == u64::from(SIGNATURE)).then_some(hip)
+    }
+
+    /// Returns whether NOVA runs virtual machines by AMD's SVM, or false by Intel's VMX; `None` if by neither.
+    pub fn is_svm(&self) -> Option<bool> {
+        let features = self.number::<4>(FEATURES)?;
+        (features & (HAS_SVM | HAS_VMX) != 0).then_some(features & HAS_SVM != 0)
     }
 
     fn number<const N: usize>(&self, at: usize) -> Option<u64> {
@@ -158,6 +169,17 @@ mod tests {
             (module.range.address, module.command_line),
             (200 * MIB, 0x9000)
         );
+    }
+
+    #[test]
+    fn technology_is_that_of_the_features() {
+        let technology = |features: u8| {
+            let mut page = page(&[]);
+            page[FEATURES] = features;
+            Hip::new(&page).unwrap().is_svm()
+        };
+        assert_eq!([0, 1].map(technology), [None, None]);
+        assert_eq!([2, 5].map(technology), [Some(false), Some(true)]);
     }
 
     #[test]

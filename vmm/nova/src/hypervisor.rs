@@ -8,9 +8,10 @@ use crate::lines;
 use crate::memory::{Attached, Memory};
 use crate::timer::VCPU;
 use crate::utcb::Utcb;
-use crate::vcpu::{self, NovaVcpu};
+use crate::vcpu::{self, NovaVcpu, Technology};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 use trapline_emulation::io_apic::PINS;
 use trapline_interface::{
     Access, BootState, Caps, Controllers, Doorbell, Error, Gpa, Hypervisor, IoAddr, IrqId, IrqLine,
@@ -29,17 +30,18 @@ extern "C" {
     fn trapline_exit_portal();
 }
 
-/// The hypervisor. Only the handler of exits uses it, once.
-pub struct Nova;
+/// The hypervisor on a CPU with a technology of virtualization. Only the handler of exits uses it, once.
+pub struct Nova<T>(PhantomData<T>);
 
 /// The virtual machine.
-pub struct NovaVm {
+pub struct NovaVm<T> {
     memory: Arc<Memory>,
     controllers: Controllers,
+    technology: PhantomData<T>,
 }
 
-impl Hypervisor for Nova {
-    type Vm = NovaVm;
+impl<T: Technology> Hypervisor for Nova<T> {
+    type Vm = NovaVm<T>;
 
     fn probe() -> core::result::Result<Caps, Missing> {
         Ok(Caps {
@@ -57,27 +59,34 @@ impl Hypervisor for Nova {
     }
 
     fn open() -> core::result::Result<Self, Missing> {
-        Ok(Self)
+        Ok(Self(PhantomData))
     }
 
-    fn create_vm(&self, spec: &VmSpec) -> Result<NovaVm> {
+    fn create_vm(&self, spec: &VmSpec) -> Result<NovaVm<T>> {
         if spec.halt_in_guest || spec.cpus != 1 {
             return Err(Error::Unsupported("create such a VM"));
         }
         for exit in 0..EXITS {
             let entry = trapline_exit_portal as *const () as u64;
-            create_portal(PORTALS + exit, OWN, HANDLER, vcpu::parts(exit), entry)?;
+            create_portal(
+                PORTALS + exit,
+                OWN,
+                HANDLER,
+                vcpu::parts(T::cause(exit)),
+                entry,
+            )?;
         }
         create_domain(GUEST, OWN, PORTALS)?;
         Ok(NovaVm {
             memory: Arc::default(),
             controllers: spec.controllers,
+            technology: PhantomData,
         })
     }
 }
 
-impl Vm for NovaVm {
-    type Vcpu = NovaVcpu;
+impl<T: Technology> Vm for NovaVm<T> {
+    type Vcpu = NovaVcpu<T>;
 
     fn attach(&self, at: Gpa, region: Arc<Region>, access: Access) -> Result<()> {
         let page = PAGE as u64;
@@ -128,7 +137,7 @@ impl Vm for NovaVm {
         Err(Error::Unsupported("track dirty memory"))
     }
 
-    fn create_vcpu(&self, id: VcpuId, boot: Option<&BootState>) -> Result<NovaVcpu> {
+    fn create_vcpu(&self, id: VcpuId, boot: Option<&BootState>) -> Result<NovaVcpu<T>> {
         let (VcpuId(0), Some(boot)) = (id, boot) else {
             return Err(Error::Unsupported("create a second vCPU"));
         };

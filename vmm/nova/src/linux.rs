@@ -2,6 +2,7 @@
 
 use crate::machine::run_prepared;
 use crate::ports::Console;
+use crate::vcpu::Technology;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -19,7 +20,12 @@ const BUTTON_PIN: u8 = 23;
 ///
 /// # Errors
 /// The kernel is invalid, or NOVA refuses.
-pub fn run(kernel: &[u8], initrd: &[u8], command_line: &str, memory: Region) -> Result<(), String> {
+pub fn run<T: Technology>(
+    kernel: &[u8],
+    initrd: &[u8],
+    command_line: &str,
+    memory: Region,
+) -> Result<(), String> {
     let kernel = Kernel::parse(kernel).map_err(|error| format!("kernel: {error}"))?;
     let hardware = Hardware {
         cpus: 1,
@@ -42,7 +48,7 @@ pub fn run(kernel: &[u8], initrd: &[u8], command_line: &str, memory: Region) -> 
         flow_control: true,
         ..IoBusConfig::default()
     };
-    run_prepared(&prepared, memory, Controllers::Full, devices, |vm| {
+    run_prepared::<T>(&prepared, memory, Controllers::Full, devices, |vm| {
         let serial = Some(vm.irq_pin(SERIAL_PIN)?);
         Ok(Console { serial })
     })

@@ -3,6 +3,7 @@
 use crate::events;
 use crate::hypervisor::{Nova, NovaVm};
 use crate::ports::{exit, Console, Messages};
+use crate::vcpu::Technology;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -22,7 +23,7 @@ const EXIT_ERROR: u32 = 2;
 ///
 /// # Errors
 /// The image is invalid, or NOVA refuses.
-pub fn run(image: &[u8], command_line: &str, memory: Region) -> Result<(), String> {
+pub fn run<T: Technology>(image: &[u8], command_line: &str, memory: Region) -> Result<(), String> {
     let image = Image::parse(image).map_err(|error| format!("image: {error}"))?;
     let way = match image.direct() {
         Some(_) => EntryPoint::Direct { ring: 0 },
@@ -34,7 +35,7 @@ pub fn run(image: &[u8], command_line: &str, memory: Region) -> Result<(), Strin
         way,
     };
     let prepared = prepare(&image, &plan).map_err(|error| error.to_string())?;
-    let without_lines = |_: &NovaVm| Ok(Console::default());
+    let without_lines = |_: &NovaVm<T>| Ok(Console::default());
     let devices = IoBusConfig::default();
     run_prepared(
         &prepared,
@@ -49,19 +50,19 @@ pub fn run(image: &[u8], command_line: &str, memory: Region) -> Result<(), Strin
 ///
 /// # Errors
 /// NOVA refuses.
-pub fn run_prepared(
+pub fn run_prepared<T: Technology>(
     prepared: &Prepared<'_>,
     memory: Region,
     controllers: Controllers,
     devices: IoBusConfig,
-    console: impl FnOnce(&NovaVm) -> trapline_interface::Result<Console>,
+    console: impl FnOnce(&NovaVm<T>) -> trapline_interface::Result<Console>,
 ) -> Result<(), String> {
     for piece in &prepared.pieces {
         let written = memory.write(piece.at.0, &piece.bytes);
         written.map_err(|error| error.to_string())?;
     }
     let memory = Arc::new(memory);
-    let nova = Nova::open().map_err(|error| error.to_string())?;
+    let nova = Nova::<T>::open().map_err(|error| error.to_string())?;
     let create = || {
         let vm = nova.create_vm(&VmSpec::with(controllers))?;
         vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)?;

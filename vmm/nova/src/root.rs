@@ -12,6 +12,7 @@ use crate::machine::fail;
 use crate::ports::PORTS;
 use crate::timer::{self, HALT_SEMAPHORE, SEMAPHORE as TIMER_SEMAPHORE};
 use crate::utcb::{Parts, Utcb};
+use crate::vcpu::{Svm, Technology, Vmx};
 use crate::{conformance, events, linux, machine};
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -146,12 +147,38 @@ fn run(hip: &Hip<'_>) -> Result<(), String> {
     map_range(memory, GUEST_MEMORY)?;
     let region = clear(memory.size)?;
     start_timer().map_err(|error| error.to_string())?;
-    match (own_words.strip_prefix(CONFORMANCE), modules.next()) {
-        (Some(part), _) => conformance::run(part, &region),
-        (None, None) => machine::run(contents(&image, MODULES)?, words, region),
-        (None, Some(initrd)) => {
-            let (kernel, initrd) = (contents(&image, MODULES)?, contents(&initrd, INITRD)?);
-            linux::run(kernel, initrd, words, region)
+    let guest = Guest {
+        conformance: own_words.strip_prefix(CONFORMANCE),
+        image: contents(&image, MODULES)?,
+        initrd: match modules.next() {
+            Some(module) => Some(contents(&module, INITRD)?),
+            None => None,
+        },
+        words,
+    };
+    match hip.is_svm() {
+        Some(true) => guest.run::<Svm>(region),
+        Some(false) => guest.run::<Vmx>(region),
+        None => Err("NOVA offers no virtualization on this CPU: firmware disables it".to_owned()),
+    }
+}
+
+/// What runs in the virtual machine.
+struct Guest<'a> {
+    /// Part of the conformance suite, in place of the others.
+    conformance: Option<&'a str>,
+    /// The image, or with an initramfs a Linux kernel.
+    image: &'a [u8],
+    initrd: Option<&'a [u8]>,
+    words: &'a str,
+}
+
+impl Guest<'_> {
+    fn run<T: Technology>(&self, memory: Region) -> Result<(), String> {
+        match (self.conformance, self.initrd) {
+            (Some(part), _) => conformance::run::<T>(part, &memory),
+            (None, None) => machine::run::<T>(self.image, self.words, memory),
+            (None, Some(initrd)) => linux::run::<T>(self.image, initrd, self.words, memory),
         }
     }
 }

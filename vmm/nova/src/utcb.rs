@@ -78,8 +78,11 @@ impl Parts {
     }
 }
 
-/// Attribute of a 64-bit code segment (AMD APM volume 2, 4.8.1).
+/// Attributes of a segment: present, and of a code segment, 64-bit mode (AMD APM volume 2, 4.8.1).
+const PRESENT: u16 = 1 << 7;
 const LONG: u16 = 1 << 9;
+/// NOVA's attribute of a segment that VMX must not check (Intel SDM volume 3, 25.4.1); SVM ignores it.
+const UNUSABLE: u16 = 1 << 12;
 
 /// A segment register; attributes as in [`Segment`].
 #[repr(C)]
@@ -97,13 +100,15 @@ pub struct Utcb {
     head: [u64; 4],
     /// Parts that are valid after an exit, and written at the next entry.
     pub parts: u64,
-    instruction_length: u64,
+    /// Of the instruction that caused the exit; VMX only.
+    pub instruction_length: u64,
     pub rip: u64,
     pub rflags: u64,
-    /// 1 in the shadow of `sti` or `mov ss`.
+    /// Not 0 in the shadow of `sti` or `mov ss`.
     pub shadow: u32,
     activity: u32,
-    /// Event to be injected (AMD APM volume 2, 15.20), or event whose delivery the exit interrupted.
+    /// Event to be injected (AMD APM volume 2, 15.20; Intel SDM volume 3, 25.8.3), or event whose delivery the exit
+    /// interrupted.
     pub injection: u64,
     pub rax: u64,
     pub rcx: u64,
@@ -114,9 +119,10 @@ pub struct Utcb {
     rsi: u64,
     rdi: u64,
     r8_r15: [u64; 8],
-    /// Exit information 1 and 2 of the VMCB; of a nested page fault error code and address.
+    /// Exit information 1 and 2 of the VMCB, or exit qualification of the VMCS; of an access to memory that the guest does
+    /// not have, error code and physical address.
     pub qualification: [u64; 2],
-    /// Intercepts (VMCB offsets 0xc and 0x10).
+    /// Controls that decide what exits: VMCB offsets 0xc and 0x10, or primary and secondary controls of the VMCS.
     pub control: [u32; 2],
     cr0: u64,
     pub cr2: u64,
@@ -316,7 +322,7 @@ impl GuestRegisters for Utcb {
 fn segment(wire: WireSegment) -> Segment {
     Segment {
         selector: wire.selector,
-        attributes: wire.attributes,
+        attributes: wire.attributes & !UNUSABLE,
         limit: wire.limit,
         base: wire.base,
     }
@@ -325,7 +331,10 @@ fn segment(wire: WireSegment) -> Segment {
 fn wire(segment: Segment) -> WireSegment {
     WireSegment {
         selector: segment.selector,
-        attributes: segment.attributes,
+        attributes: match segment.attributes & PRESENT {
+            0 => segment.attributes | UNUSABLE,
+            _ => segment.attributes,
+        },
         limit: segment.limit,
         base: segment.base,
     }

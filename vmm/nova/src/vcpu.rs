@@ -1,5 +1,4 @@
-//! The vCPU: messages of VM exits become exits of the VM interface. Numbers of exits are those of AMD's SVM (AMD APM
-//! volume 2, appendix C), as NOVA passes them on, and a few of its own (`include/config.hpp`).
+//! The vCPU: messages of VM exits become exits of the VM interface.
 
 mod answers;
 mod controllers;
@@ -7,6 +6,9 @@ mod emulate;
 mod exits;
 mod interrupts;
 mod pc;
+mod technology;
+
+pub use technology::{Cause, Svm, Technology, Vmx};
 
 use crate::hypercall::{read_state, schedule, Selector, OWN};
 use crate::memory::Memory;
@@ -18,6 +20,7 @@ use controllers::Controllers;
 use core::arch::asm;
 use core::arch::x86_64::_rdtsc;
 use core::fmt;
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, Ordering};
 use pc::Pc;
 use trapline_emulation::compute::{Computation, FLAGS};
@@ -27,23 +30,6 @@ use trapline_interface::{
     Activity, BootState, Entry, Error, Exit, Kick, Kicker, RegSet, Result, System, Vcpu, VcpuState,
     VcpuStats,
 };
-
-/// Exits of SVM.
-const INTERRUPT_WINDOW: u64 = 0x64;
-const CPUID: u64 = 0x72;
-const HALT: u64 = 0x78;
-const PORT: u64 = 0x7b;
-const MSR: u64 = 0x7c;
-const SHUTDOWN: u64 = 0x7f;
-const HYPERCALL: u64 = 0x81;
-/// Exits of NOVA.
-const NESTED_FAULT: u64 = 0xfc;
-const INVALID_STATE: u64 = 0xfd;
-const START: u64 = 0xfe;
-const RECALL: u64 = 0xff;
-
-/// Intercepts beyond those that NOVA forces: cpuid; VMRUN and VMMCALL (VMCB offsets 0xc and 0x10).
-const INTERCEPTS: [u32; 2] = [1 << 18, 1 << 0 | 1 << 1];
 
 /// Bits of an event to inject (AMD APM volume 2, 15.20): valid, type "exception", with an error code.
 const VALID: u64 = 1 << 31;
@@ -61,33 +47,33 @@ const CONTEXT: Selector = 86;
 const PRIORITY: u64 = 2;
 
 /// Returns the parts of the state that the message of an exit has: those that its handling needs.
-pub const fn parts(exit: u64) -> Parts {
+pub const fn parts(cause: Cause) -> Parts {
     let common = Parts::RIP.with(Parts::ACDB).with(Parts::SHADOW);
     let interruptible = common.with(Parts::FLAGS);
-    match exit {
-        START => Parts::TSC,
-        PORT => common.with(Parts::QUALIFICATION),
-        CPUID => common,
-        MSR => common
+    match cause {
+        Cause::Start => Parts::TSC,
+        Cause::Port => common.with(Parts::QUALIFICATION),
+        Cause::Cpuid => common,
+        Cause::Msr => common
             .with(Parts::QUALIFICATION)
             .with(Parts::SYSCALL)
             .with(Parts::FS_GS)
             .with(Parts::EFER),
-        HYPERCALL => common.with(Parts::BSD),
-        INTERRUPT_WINDOW | HALT => interruptible.with(Parts::TSC),
-        RECALL => interruptible.with(Parts::TSC).with(Parts::INJECTION),
-        NESTED_FAULT => Parts::GENERAL
+        Cause::Hypercall => common.with(Parts::BSD),
+        Cause::InterruptWindow | Cause::Halt => interruptible.with(Parts::TSC),
+        Cause::Recall => interruptible.with(Parts::TSC).with(Parts::INJECTION),
+        Cause::Memory => Parts::GENERAL
             .with(Parts::SHADOW)
             .with(Parts::QUALIFICATION)
             .with(Parts::CR)
             .with(Parts::CS_SS)
             .with(Parts::FS_GS),
-        _ => Parts::GENERAL,
+        Cause::Shutdown | Cause::InvalidState | Cause::Other => Parts::GENERAL,
     }
 }
 
 /// The vCPU. The handler of its exits runs it.
-pub struct NovaVcpu {
+pub struct NovaVcpu<T> {
     utcb: &'static mut Utcb,
     memory: Arc<Memory>,
     controllers: Option<Controllers>,
@@ -106,6 +92,7 @@ pub struct NovaVcpu {
     exits: u64,
     /// Number of an exit, and parts that are valid beyond those of its message.
     valid: (u64, Parts),
+    technology: PhantomData<T>,
 }
 
 /// Result that the next entry takes.
@@ -147,7 +134,7 @@ pub fn now() -> u64 {
     unsafe { _rdtsc() }
 }
 
-impl NovaVcpu {
+impl<T: Technology> NovaVcpu<T> {
     pub(crate) fn new(
         utcb: &'static mut Utcb,
         boot: &BootState,
@@ -171,6 +158,7 @@ impl NovaVcpu {
             has_work: false,
             exits: 0,
             valid: (0, Parts::NONE),
+            technology: PhantomData,
         }
     }
 
@@ -184,9 +172,20 @@ impl NovaVcpu {
         Ok(())
     }
 
+    /// Returns why the guest exited.
+    #[inline(always)]
+    fn cause(&self) -> Cause {
+        T::cause(self.utcb.exit)
+    }
+
+    /// Returns the parts of the last message.
+    fn message(&self) -> Parts {
+        parts(self.cause())
+    }
+
     /// Reads parts of the state that the message of this exit does not have.
     fn require(&mut self, needed: Parts) -> Result<()> {
-        let mut present = parts(self.utcb.exit);
+        let mut present = self.message();
         if self.valid.0 == self.exits {
             present = present.with(self.valid.1);
         }
@@ -212,13 +211,12 @@ impl NovaVcpu {
         let utcb = &mut *self.utcb;
         utcb.set_general(&self.boot.general);
         utcb.set_system(&self.boot.system);
-        // SVM requires its enable bit, which the guest does not see (AMD APM volume 2, 15.5.1).
-        utcb.efer |= answers::EFER_SVME;
+        utcb.efer |= T::EFER;
         utcb.dr7 = 0x400;
         utcb.xcr0 = 7;
         utcb.shadow = 0;
         utcb.injection = 0;
-        utcb.control = INTERCEPTS;
+        utcb.control = T::CONTROLS;
         let parts = Parts::GENERAL.with(Parts::SYSTEM).with(Parts::DR);
         self.replace(
             parts
@@ -304,7 +302,7 @@ impl NovaVcpu {
 }
 
 /// Place of the last exit.
-impl fmt::Display for NovaVcpu {
+impl<T> fmt::Display for NovaVcpu<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (exit, [first, second]) = (self.utcb.exit, self.utcb.qualification);
         write!(
@@ -315,7 +313,7 @@ impl fmt::Display for NovaVcpu {
     }
 }
 
-impl Vcpu for NovaVcpu {
+impl<T: Technology> Vcpu for NovaVcpu<T> {
     #[inline(always)]
     fn run(&mut self, entry: Entry) -> core::result::Result<Exit, Box<Error>> {
         if !self.is_started {
@@ -349,7 +347,7 @@ impl Vcpu for NovaVcpu {
             general: whole(RegSet::GENERAL).then(|| self.utcb.general()),
             system: whole(RegSet::SYSTEM).then(|| {
                 let system = self.utcb.system();
-                let efer = system.efer & !answers::EFER_SVME;
+                let efer = system.efer & !T::EFER;
                 System { efer, ..system }
             }),
             activity: whole(RegSet::ACTIVITY).then_some(match self.is_halted {
@@ -366,7 +364,7 @@ impl Vcpu for NovaVcpu {
         }
         if let Some(system) = &changed.system {
             self.utcb.set_system(system);
-            self.utcb.efer |= answers::EFER_SVME;
+            self.utcb.efer |= T::EFER;
             self.replace(Parts::SYSTEM);
         }
         if let Some(activity) = changed.activity {

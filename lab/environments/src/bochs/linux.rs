@@ -10,7 +10,7 @@ use trapline_host::process::Process;
 use trapline_host::{hexadecimal, Error, Facts, Limits};
 use trapline_model::GuestConfig;
 use trapline_sim::base::BootFiles;
-use trapline_sim::bochs::machine::{self, BochsMachine};
+use trapline_sim::bochs::machine::{self, BochsMachine, Platform};
 use trapline_sim::bochs::memory::Memory;
 use trapline_sim::bochs::program::{Bochs, REMEDY};
 use trapline_sim::bochs::watch::Watcher;
@@ -70,7 +70,7 @@ impl LinuxMachine {
     /// An input is missing.
     pub fn key(&self, contents: &dyn Contents) -> Result<String, Error> {
         let prepared = self.inputs(contents, &Script::default())?;
-        let mut all: Facts = machine::facts(&prepared.bochs);
+        let mut all: Facts = machine::facts(&prepared.bochs, Platform::COMMON);
         all.extend(prepared.facts);
         all.insert("words".to_owned(), prepared.command_lines.join("\n"));
         all.insert("memory".to_owned(), prepared.memory_mib.to_string());
@@ -126,6 +126,7 @@ impl LinuxMachine {
             bochs: &prepared.bochs,
             memory_mib: prepared.memory_mib,
             watcher: self.watcher.as_ref(),
+            platform: Platform::COMMON,
         };
         Process::start(&machine.command(&prepared.memory)?)
     }
@@ -190,7 +191,13 @@ fn initial_memory(loaded: &BootFiles, initramfs: &[u8], mib: u32) -> Result<Memo
     let mut memory = Memory::of_hypervisor(kernel)?;
     memory.add_module(&unpacked(dom0_kernel)?);
     memory.add_module(initramfs);
-    Ok(multiboot::with_info(&memory, words, &[dom0_words, ""], mib))
+    Ok(multiboot::with_info(
+        &memory,
+        Platform::COMMON,
+        words,
+        &[dom0_words, ""],
+        mib,
+    ))
 }
 
 fn unpacked(kernel: &Path) -> Result<Vec<u8>, Error> {

@@ -4,9 +4,10 @@
 //! It is another machine, so its figures have a table of their own.
 
 mod linux;
+mod nova;
 
 pub(crate) use linux::{facts as linux_facts, LinuxMachine};
-pub(crate) use trapline_sim::bochs::machine::facts;
+pub(crate) use trapline_sim::bochs::machine::{facts, Platform};
 pub(crate) use trapline_sim::bochs::program::Bochs;
 pub use trapline_sim::bochs::unpack::kernel as unpacked_kernel;
 
@@ -14,12 +15,13 @@ use crate::environment;
 use crate::launch::BootClock;
 use crate::process_guest::{GuestCommand, ProcessGuest};
 use crate::sim::{self, MachineGuest};
+use nova::ImageOnNova;
 use trapline_abi::job::{Console, Shutdown};
 use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{Error, GuestImage, Part};
-use trapline_model::layers::{Guest, Stack};
+use trapline_model::layers::{Guest, Level, Stack};
 use trapline_model::GuestConfig;
 use trapline_sim::bochs::machine::{self, BochsMachine};
 use trapline_sim::bochs::memory::Memory;
@@ -44,6 +46,10 @@ pub fn launch(
     };
     let watcher = |trace| Watcher::of(trace, &file, segment, &bochs);
     let watcher = settings.trace.as_ref().map(watcher).transpose()?;
+    if stack.innermost() == Some(Level::NOVA) {
+        let machine = ImageOnNova::new(settings, image, guest.memory_mib, watcher)?;
+        return Ok(Box::new(ProcessGuest::new(Box::new(machine))));
+    }
     if stack.levels.is_empty() && stack.guest == Guest::Image {
         return Ok(Box::new(ProcessGuest::new(Box::new(BareImage {
             watcher,
@@ -81,6 +87,7 @@ impl GuestCommand for BareImage {
             bochs: &self.bochs,
             memory_mib: self.memory_mib,
             watcher: self.watcher.as_ref(),
+            platform: Platform::COMMON,
         }
         .command(&memory)
     }

@@ -14,14 +14,13 @@ mod inner;
 mod loads;
 mod machine_guest;
 mod nested;
-mod nova;
+pub(crate) mod nova;
 mod xen;
 
 pub(crate) use build::build;
 pub(crate) use contents::Contents;
 pub(crate) use machine_guest::{machine, MachineGuest, ScriptMachine};
 pub use nova::run_conformance as run_nova_conformance;
-pub(crate) use nova::{facts as nova_facts, OWN_MEMORY_MIB as NOVA_MEMORY_MIB};
 pub use trapline_sim::initramfs::Archive;
 pub use trapline_sim::ready::START;
 pub use trapline_sim::xen::code::{code as xen_code, Code as XenCode};

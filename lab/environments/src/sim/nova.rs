@@ -33,7 +33,7 @@ use trapline_sim::settings::Settings;
 const MACHINE: &str = "pc";
 
 /// Option of NOVA: messages on the first serial port.
-const NOVA_OPTIONS: &str = "serial";
+pub(crate) const NOVA_OPTIONS: &str = "serial";
 
 /// Memory of NOVA and the root task, in MiB.
 pub const OWN_MEMORY_MIB: u32 = 128;
@@ -54,10 +54,14 @@ pub fn launch(
     Ok(Box::new(ProcessGuest::new(Box::new(machine))))
 }
 
-/// Returns facts about the machine and NOVA.
+/// Returns facts about QEMU as the machine.
+pub(crate) fn machine_facts() -> Facts {
+    [("machine".to_owned(), format!("-M {MACHINE} {COUNTING}"))].into()
+}
+
+/// Returns facts about NOVA.
 pub(crate) fn facts(settings: &Settings) -> Facts {
     let mut facts = Facts::new();
-    facts.insert("machine".to_owned(), format!("-M {MACHINE} {COUNTING}"));
     facts.insert("nova-command-line".to_owned(), NOVA_OPTIONS.to_owned());
     let hash = settings.nova().and_then(|file| sha256_of_file(&file));
     facts.extend(hash.map(|hash| ("nova-sha256".to_owned(), hash)));
@@ -128,9 +132,24 @@ impl NovaMachine {
     }
 }
 
-/// Returns the module of a guest: its file, the size of its memory, and its words.
+/// Returns the module of a guest: its file, and its words.
 fn guest_module(file: &Path, memory_mib: u32, words: &str) -> String {
-    format!("{} memory={memory_mib} {words}", file.display())
+    format!("{} {}", file.display(), module_words(memory_mib, words))
+}
+
+/// Returns the words of the module of a guest: the size of its memory, and its own.
+pub(crate) fn module_words(memory_mib: u32, words: &str) -> String {
+    format!("memory={memory_mib} {words}")
+}
+
+/// Returns a job as the image executes it on NOVA.
+pub(crate) fn job_of_image(job: &Job) -> Job {
+    Job {
+        console: Console::Frames,
+        ports: true,
+        ring: 0,
+        ..*job
+    }
 }
 
 struct ImageOnNova {
@@ -157,13 +176,7 @@ impl ImageOnNova {
 
 impl GuestCommand for ImageOnNova {
     fn command(&self, job: &Job) -> Result<Command, Error> {
-        let job = Job {
-            console: Console::Frames,
-            ports: true,
-            ring: 0,
-            ..*job
-        };
-        Ok(self.with_words("", &job.to_string()))
+        Ok(self.with_words("", &job_of_image(job).to_string()))
     }
 
     fn exit_codes(&self) -> ExitCodes {

@@ -71,12 +71,58 @@ pub const EMULATOR: Emulator = Emulator {
 /// A terminal type that always exists. Bochs opens a terminal for its display.
 const TERMINAL: &str = "TERM=linux";
 
+/// A machine as one kind of system needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Platform {
+    /// CPU model.
+    model: &'static str,
+    /// PCI, and with it a power management timer.
+    pub(super) has_pci: bool,
+    /// Descriptors of the files of its serial ports.
+    serial: &'static [u8],
+}
+
+impl Platform {
+    /// For Linux, Xen and the image alone. The guest reports by the serial port.
+    pub const COMMON: Self = Self {
+        model: MODEL,
+        has_pci: false,
+        serial: &[3],
+    };
+
+    /// For NOVA. It calibrates the timer of the local APIC by that of power management. The TSC deadline of Bochs, which
+    /// it prefers where there is one, does not follow its writes to the TSC and is not zero after its interrupt. The
+    /// first serial port has messages, the second reports.
+    pub const NOVA: Self = Self {
+        model: "corei5_arrandale_m520",
+        has_pci: true,
+        serial: &[2, 3],
+    };
+
+    fn words(self) -> String {
+        let Self { model, serial, .. } = self;
+        let pci = match self.has_pci {
+            true => "enabled=1, chipset=i440fx",
+            false => "enabled=0",
+        };
+        let serial = serial.iter().zip(1..);
+        let serial: String = serial
+            .map(|(file, port)| {
+                format!("com{port}: enabled=1, mode=file, dev=/proc/self/fd/{file}\n")
+            })
+            .collect();
+        format!(
+            "cpu: model={model}, count=1, ips=1000000000, reset_on_triple_fault=1, \
+             ignore_bad_msrs=1\npci: {pci}\n{serial}{WORDS}"
+        )
+    }
+}
+
 /// Clock and devices. A tick is one instruction and, for the machine's timers, a nanosecond; the host's
 /// clock is not used.
 const WORDS: &str = "\
     clock: sync=none, time0=1704067200, rtc_sync=0\n\
     vga: extension=none, update_freq=1, realtime=0\n\
-    pci: enabled=0\n\
     port_e9_hack: enabled=1\n\
     plugin_ctrl: biosdev=0, speaker=0, extfpuirq=0, parallel=0, gameport=0\n\
     display_library: term\n\
@@ -86,16 +132,9 @@ const WORDS: &str = "\
     info: action=ignore\n\
     log: /dev/null\n";
 
-fn processor() -> String {
-    format!(
-        "cpu: model={MODEL}, count=1, ips=1000000000, reset_on_triple_fault=1, ignore_bad_msrs=1\n"
-    )
-}
-
 /// Returns facts common to all such machines.
-pub fn facts(bochs: &Bochs) -> Facts {
-    let words = processor() + WORDS;
-    let machine = words.lines().collect::<Vec<_>>().join("; ");
+pub fn facts(bochs: &Bochs, platform: Platform) -> Facts {
+    let machine = platform.words().lines().collect::<Vec<_>>().join("; ");
     [("bochs", bochs.version.clone()), ("machine", machine)]
         .map(|(name, value)| (name.to_owned(), value))
         .into()
@@ -109,11 +148,12 @@ pub struct BochsMachine<'a> {
     pub memory_mib: u32,
     /// Traces executed instructions.
     pub watcher: Option<&'a Watcher>,
+    /// Its processor and devices.
+    pub platform: Platform,
 }
 
 impl BochsMachine<'_> {
-    /// Returns the command that starts the machine with `memory`. Its console is standard output, its
-    /// serial port descriptor 3.
+    /// Returns the command that starts the machine with `memory`. Its console is standard output.
     ///
     /// # Errors
     /// There is no memory for its files.
@@ -128,12 +168,11 @@ impl BochsMachine<'_> {
         let ram = path(memory.bytes())?;
         let mib = self.memory_mib;
         let words = format!(
-            "{}{WORDS}memory: guest={mib}, host={mib}\n\
+            "{}memory: guest={mib}, host={mib}\n\
              romimage: file={rom}, address={ROM:#x}\n\
              vgaromimage: file={display}\n\
-             optramimage1: file={ram}, address={START:#x}\n\
-             com1: enabled=1, mode=file, dev=/proc/self/fd/3\n",
-            processor(),
+             optramimage1: file={ram}, address={START:#x}\n",
+            self.platform.words(),
         );
         let words = path(words.as_bytes())?;
         let script = self.watcher.map_or(GO, |watcher| &watcher.script);

@@ -1,11 +1,13 @@
-//! Loads a hypervisor by multiboot, with kernel and initramfs of dom0 as modules (Multiboot Specification
-//! 0.6.96). Xen has a PVH entry, too, but runs as a guest then.
+//! Loads a hypervisor by multiboot with its modules (Multiboot Specification 0.6.96): Xen with kernel and initramfs of
+//! dom0, NOVA with its root task and an image. Xen has a PVH entry, too, but runs as a guest then.
 //!
-//! The firmware enters a stub that provides the BIOS data Xen needs: the end of low memory.
+//! The firmware enters a stub that does what both need of a BIOS: data about the end of low memory and the serial port,
+//! and VMX enabled.
 
 use super::acpi;
+use super::machine::Platform;
 use super::memory::{map, Memory, INFO, START};
-use trapline_abi::platform::{MemoryMapEntry, MEMORY_RESERVED};
+use trapline_abi::platform::{MemoryMapEntry, COM1, MEMORY_RESERVED};
 
 /// Addresses of the multiboot information. A command line may take a page.
 const MODULES: u32 = INFO + 0x80;
@@ -21,22 +23,43 @@ const FILE: &str = "trapline";
 /// Value of EAX at the entry of a multiboot kernel.
 const LOADED: u32 = 0x2bad_b002;
 
-/// BIOS data: segment of the extended BIOS data area, and the memory below it in KiB.
+/// BIOS data: first serial port, segment of the extended BIOS data area, and the memory below it in KiB.
+const SERIAL_PORT: u32 = 0x400;
 const EBDA_SEGMENT: u32 = 0x40e;
 const EBDA: u16 = 0x9fc0;
 const BASE_MEMORY: u32 = 0x413;
 const BASE_KIB: u16 = 639;
 
+/// MSR that firmware sets: locked, and VMX outside of SMX is enabled (Intel SDM volume 3, 24.7).
+const FEATURE_CONTROL: u32 = 0x3a;
+const VMX_AND_LOCK: u32 = 1 << 0 | 1 << 2;
+
 /// Offsets in the stub, see multiboot.s.
-const ENTRY: usize = 0x20;
-const CODE: usize = 0x24;
+const ENTRY: usize = 0x70;
+const HAS_PCI: usize = 0x74;
+const CODE: usize = 0x75;
+
+/// Power management of the PCI chipset (Intel 82371AB data sheet, 7.1): configuration registers of its ports and of
+/// their use, the ports, and that of its timer.
+const PORTS_REGISTER: u32 = 0x8000_0b40;
+const ENABLE_REGISTER: u32 = 0x8000_0b80;
+const PORTS: u16 = 0xb000;
+const TIMER: u16 = PORTS + 8;
 
 core::arch::global_asm!(
     include_str!("multiboot.s"),
+    SERIAL_PORT = const SERIAL_PORT,
+    COM1 = const COM1,
+    FEATURE_CONTROL = const FEATURE_CONTROL,
+    VMX_AND_LOCK = const VMX_AND_LOCK,
     EBDA_SEGMENT = const EBDA_SEGMENT,
     EBDA = const EBDA,
     BASE_MEMORY = const BASE_MEMORY,
     BASE_KIB = const BASE_KIB,
+    PORTS_REGISTER = const PORTS_REGISTER,
+    ENABLE_REGISTER = const ENABLE_REGISTER,
+    PORTS = const PORTS,
+    HAS_PCI = const HAS_PCI,
     LOADED = const LOADED,
     HOME = const HOME,
     ENTRY = const ENTRY,
@@ -60,8 +83,14 @@ const MAP_LENGTH: usize = 44;
 const LOADER_NAME: usize = 64;
 const INFO_BYTES: usize = 72;
 
-/// Adds the multiboot information, with command lines and `mib` of memory, and the seal.
-pub fn with_info(memory: &Memory, words: &str, of_modules: &[&str], mib: u32) -> Memory {
+/// Adds the multiboot information for a platform, with command lines and `mib` of memory, and the seal.
+pub fn with_info(
+    memory: &Memory,
+    platform: Platform,
+    words: &str,
+    of_modules: &[&str],
+    mib: u32,
+) -> Memory {
     let mut loaded = memory.clone();
     let rooms = (WORDS..).step_by(WORDS_ROOM as usize);
     let all = [words].into_iter().chain(of_modules.iter().copied());
@@ -78,10 +107,11 @@ pub fn with_info(memory: &Memory, words: &str, of_modules: &[&str], mib: u32) ->
     loaded.put(INFO, &info(memory.modules.len(), ranges.len(), mib));
     // SAFETY: multiboot.s defines exactly this many bytes, and nothing writes them.
     let mut code = unsafe { ENTERING };
-    code[ENTRY..].copy_from_slice(&memory.entry.to_le_bytes());
+    code[ENTRY..HAS_PCI].copy_from_slice(&memory.entry.to_le_bytes());
+    code[HAS_PCI] = platform.has_pci.into();
     loaded.put(HOME, &code);
     loaded.entry = HOME;
-    loaded.tables = acpi::tables();
+    loaded.tables = acpi::tables(platform.has_pci.then_some(TIMER));
     loaded.seal();
     loaded
 }
@@ -147,7 +177,13 @@ mod tests {
         memory.put(0x20_0000, b"xen");
         memory.add_module(b"kernel");
         memory.add_module(b"files");
-        let loaded = with_info(&memory, "sched=credit", &["quiet", ""], 64);
+        let loaded = with_info(
+            &memory,
+            Platform::COMMON,
+            "sched=credit",
+            &["quiet", ""],
+            64,
+        );
         let at = |address: u32| &loaded.bytes()[(address - START) as usize..];
         let word = |address: u32| u32::from_le_bytes(at(address)[..4].try_into().unwrap());
         assert_eq!(word(INFO), 0x24d);
@@ -170,13 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn stub_enters_xen() {
-        let loaded = with_info(&Memory::entered_at(0x20_0000), "", &[], 64);
+    fn stub_enters_the_hypervisor() {
+        let loaded = with_info(&Memory::entered_at(0x20_0000), Platform::NOVA, "", &[], 64);
         assert_eq!(loaded.entry, HOME);
         let code = &loaded.bytes()[(HOME - START) as usize..][..CODE];
-        assert_eq!(code[ENTRY..], 0x20_0000_u32.to_le_bytes());
-        // mov word ptr [0x40e], 0x9fc0
-        assert_eq!(code[..9], [0x66, 0xc7, 0x05, 0x0e, 0x04, 0, 0, 0xc0, 0x9f]);
-        assert_eq!(loaded.tables, acpi::tables());
+        assert_eq!(code[ENTRY..HAS_PCI], 0x20_0000_u32.to_le_bytes());
+        assert_eq!(code[HAS_PCI], 1);
+        // mov word ptr [0x400], 0x3f8
+        assert_eq!(code[..9], [0x66, 0xc7, 0x05, 0, 0x04, 0, 0, 0xf8, 0x03]);
+        assert_eq!(loaded.tables, acpi::tables(Some(0xb008)));
     }
 }

@@ -1,17 +1,15 @@
 //! Answers to `cpuid`, `rdmsr` and `wrmsr`, which other kernels give themselves.
 
 use super::pc::add_features;
-use super::{NovaVcpu, APIC_BASE, APIC_ENABLED};
+use super::{NovaVcpu, Technology, APIC_BASE, APIC_ENABLED};
 use crate::utcb::Parts;
 use core::arch::x86_64::__cpuid_count;
 use trapline_emulation::GuestRegisters;
 
-/// SVM is enabled.
-pub(super) const EFER_SVME: u64 = 1 << 12;
-
-/// Features of leaf 1 that a guest does not have: MONITOR, x2APIC, TSC deadline, XSAVE and OSXSAVE, AVX, F16C
-/// (AMD APM volume 3, appendix E).
-const HIDDEN_1: u32 = 1 << 3 | 1 << 21 | 1 << 24 | 1 << 26 | 1 << 27 | 1 << 28 | 1 << 29;
+/// Features of leaf 1 that a guest does not have: MONITOR, VMX, SMX, x2APIC, TSC deadline, XSAVE and OSXSAVE, AVX, F16C
+/// (AMD APM volume 3, appendix E; Intel SDM volume 2, CPUID).
+const HIDDEN_1: u32 =
+    1 << 3 | 1 << 5 | 1 << 6 | 1 << 21 | 1 << 24 | 1 << 26 | 1 << 27 | 1 << 28 | 1 << 29;
 /// FMA needs XSAVE, too.
 const FMA: u32 = 1 << 12;
 /// A hypervisor is present.
@@ -38,7 +36,7 @@ const FS_BASE: u32 = 0xc000_0100;
 const GS_BASE: u32 = 0xc000_0101;
 const KERNEL_GS_BASE: u32 = 0xc000_0102;
 
-impl NovaVcpu {
+impl<T: Technology> NovaVcpu<T> {
     pub(super) fn cpuid(&mut self) {
         let (leaf, subleaf) = (self.utcb.rax as u32, self.utcb.rcx as u32);
         let mut answer = __cpuid_count(leaf, subleaf);
@@ -68,7 +66,7 @@ impl NovaVcpu {
 
     /// Answers `rdmsr` or `wrmsr`. An MSR that is not listed causes a general protection fault.
     pub(super) fn msr(&mut self) {
-        let is_write = self.utcb.qualification[0] & 1 != 0;
+        let is_write = T::is_msr_write(self.utcb);
         let number = self.utcb.rcx as u32;
         if !is_write && number == APIC_BASE && self.pc.is_none() {
             self.answer_read(APIC_ENABLED);
@@ -80,14 +78,14 @@ impl NovaVcpu {
         };
         if is_write {
             *value = match number {
-                EFER => written | EFER_SVME,
+                EFER => written | T::EFER,
                 _ => written,
             };
             self.changed = self.changed.with(part);
             self.skip(2);
         } else {
             let value = match number {
-                EFER => *value & !EFER_SVME,
+                EFER => *value & !T::EFER,
                 _ => *value,
             };
             self.answer_read(value);

@@ -1,7 +1,7 @@
 //! Instructions that take more than one access: they read and write, cross pages, or move strings.
 
 use super::controllers::Controllers;
-use super::{NovaVcpu, Pending, PAGE_FAULT};
+use super::{NovaVcpu, Pending, Technology, PAGE_FAULT};
 use crate::memory::Memory;
 use crate::utcb::Parts;
 use trapline_emulation::decode::{self, Access, Operand, Privileged, LONGEST};
@@ -49,7 +49,7 @@ impl Bus for GuestBus<'_> {
     }
 }
 
-impl NovaVcpu {
+impl<T: Technology> NovaVcpu<T> {
     /// Decodes the memory operand of the instruction at `rip`.
     #[inline(always)]
     pub(super) fn operand(&self) -> Option<(Operand, u64)> {

@@ -1,42 +1,34 @@
 //! Handling of exits.
 
 use super::controllers::Controllers;
-use super::{
-    NovaVcpu, Pending, CPUID, HALT, HYPERCALL, INTERRUPT_WINDOW, INVALID_STATE, IS_KICKED, MSR,
-    NESTED_FAULT, PORT, RECALL, SHUTDOWN,
-};
+use super::{Cause, NovaVcpu, Pending, Technology, IS_KICKED};
 use core::sync::atomic::Ordering;
 use trapline_emulation::decode::{Access, Form};
 use trapline_emulation::execute::extended;
 use trapline_emulation::GuestRegisters;
 use trapline_interface::{Entry, Exit, IoAddr, Stop, PAGE};
 
-/// Bits of exit information 1 of a port access (AMD APM volume 2, 15.10.2).
-const IS_READ: u64 = 1;
-const IS_STRING: u64 = 1 << 2;
-
-impl NovaVcpu {
+impl<T: Technology> NovaVcpu<T> {
     /// Handles a message; `None` if the guest continues.
     #[inline(always)]
     pub(super) fn handle(&mut self) -> Option<Exit> {
-        match self.utcb.exit {
-            PORT => self.port(),
-            NESTED_FAULT => self.memory_access(),
-            HYPERCALL => Some(self.hypercall()),
+        match self.cause() {
+            Cause::Port => self.port(),
+            Cause::Memory => self.memory_access(),
+            Cause::Hypercall => Some(self.hypercall()),
             _ => self.other(),
         }
     }
 
     #[inline(always)]
     fn port(&mut self) -> Option<Exit> {
-        let [access, next] = self.utcb.qualification;
-        if access & IS_STRING != 0 {
+        let access = T::port(self.utcb);
+        if access.is_string {
             return self.port_string();
         }
-        let (port, size) = ((access >> 16) as u16, (access >> 4) as u8 & 7);
-        self.skip(next.wrapping_sub(self.utcb.rip));
-        let at = IoAddr::Port(port);
-        if access & IS_READ != 0 {
+        let (at, size) = (IoAddr::Port(access.port), access.size);
+        self.skip(access.length);
+        if access.is_read {
             self.pending = Pending::Port(size);
             return Some(Exit::Read { at, size });
         }
@@ -121,20 +113,22 @@ impl NovaVcpu {
 
     #[inline(never)]
     fn other(&mut self) -> Option<Exit> {
-        match self.utcb.exit {
-            CPUID => self.cpuid(),
-            MSR => self.msr(),
-            HALT => {
+        match self.cause() {
+            Cause::Cpuid => self.cpuid(),
+            Cause::Msr => self.msr(),
+            Cause::Halt => {
                 self.skip(1);
                 self.is_halted = self.controllers.is_some();
                 if !self.is_halted {
                     return Some(Exit::Halted);
                 }
             }
-            RECALL | INTERRUPT_WINDOW => self.has_work = true,
-            SHUTDOWN => return Some(Exit::Stopped(Stop::TripleFault)),
-            INVALID_STATE => return Some(Exit::Stopped(Stop::EntryFailed(INVALID_STATE))),
-            exit => return Some(Exit::Stopped(Stop::Unknown(exit as u32))),
+            Cause::Recall | Cause::InterruptWindow => self.has_work = true,
+            Cause::Shutdown => return Some(Exit::Stopped(Stop::TripleFault)),
+            Cause::InvalidState => {
+                return Some(Exit::Stopped(Stop::EntryFailed(self.utcb.exit)));
+            }
+            _ => return Some(Exit::Stopped(Stop::Unknown(self.utcb.exit as u32))),
         }
         self.kicked()
     }

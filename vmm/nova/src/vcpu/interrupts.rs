@@ -1,6 +1,6 @@
 //! Interrupts of the local APIC, and halts.
 
-use super::{parts, NovaVcpu, INTERRUPT_WINDOW, RECALL, VALID};
+use super::{Cause, NovaVcpu, Technology, VALID};
 use crate::utcb::Parts;
 use crate::{lines, timer};
 use trapline_interface::Exit;
@@ -10,7 +10,7 @@ const INTERRUPTS_ON: u64 = 1 << 9;
 /// Request for an exit as soon as the guest accepts interrupts (NOVA).
 const WINDOW: u64 = 1 << 12;
 
-impl NovaVcpu {
+impl<T: Technology> NovaVcpu<T> {
     /// Does what precedes an entry: continues the instruction in progress, and handles interrupts.
     #[inline(never)]
     pub(super) fn work(&mut self) -> Option<Exit> {
@@ -28,7 +28,7 @@ impl NovaVcpu {
 
     /// Adds the time in NOVA's ready queue, which NOVA hides from it, to the guest's TSC.
     pub(super) fn show_hidden_time(&mut self) {
-        if parts(self.utcb.exit).contains(Parts::TSC) && self.utcb.tsc_offset != 0 {
+        if self.message().contains(Parts::TSC) && self.utcb.tsc_offset != 0 {
             self.utcb.tsc_offset = self.utcb.tsc_offset.wrapping_neg();
             self.changed = self.changed.with(Parts::TSC);
         }
@@ -65,7 +65,7 @@ impl NovaVcpu {
             self.close_window();
             return None;
         };
-        let message = parts(self.utcb.exit);
+        let message = self.message();
         let undelivered = self.undelivered();
         let apic = &mut self.controllers.as_mut()?.local;
         let is_known = message.contains(Parts::FLAGS.with(Parts::SHADOW)) && undelivered == 0;
@@ -84,7 +84,7 @@ impl NovaVcpu {
 
     /// Withdraws a request for an exit that has been granted: otherwise the guest would exit again at once.
     fn close_window(&mut self) {
-        if self.utcb.exit == INTERRUPT_WINDOW {
+        if self.cause() == Cause::InterruptWindow {
             self.utcb.injection = 0;
             self.changed = self.changed.with(Parts::INJECTION);
         }
@@ -92,7 +92,7 @@ impl NovaVcpu {
 
     /// Returns the event that the last entry was to inject, if a recall preceded that entry.
     fn undelivered(&self) -> u64 {
-        match self.utcb.exit == RECALL && self.utcb.injection & VALID != 0 {
+        match self.cause() == Cause::Recall && self.utcb.injection & VALID != 0 {
             true => self.utcb.injection & !WINDOW,
             false => 0,
         }

@@ -2,7 +2,7 @@
 //!
 //! Features with state beyond that of SSE are missing, because the simulated machine does not intercept `xsetbv`.
 
-use super::{now, NovaVcpu, APIC_BASE, APIC_ENABLED, GENERAL_PROTECTION};
+use super::{now, NovaVcpu, Technology, APIC_BASE, APIC_ENABLED, GENERAL_PROTECTION};
 use crate::utcb::Parts;
 use crate::{pvclock, rtc, timer};
 use core::arch::x86_64::CpuidResult;
@@ -105,7 +105,7 @@ pub(super) fn add_features(leaf: u32, subleaf: u32, answer: &mut CpuidResult) {
     }
 }
 
-impl NovaVcpu {
+impl<T: Technology> NovaVcpu<T> {
     /// Answers an access to a register that the image does not use. One that is not listed causes a general
     /// protection fault.
     #[cold]
