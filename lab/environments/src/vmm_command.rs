@@ -24,10 +24,15 @@ pub fn image_command(
         ..*job
     };
     let is_process = hypervisor == Hypervisor::Process;
+    let has_user_apic = hypervisor == Hypervisor::KvmUserApic;
     let has_processes = is_process && job.run & Workload::System.set() != 0;
     let optional = [
         (is_process, "--backend process".to_owned()),
-        (job.selects(Op::HostTimer), "--ticker".to_owned()),
+        (has_user_apic, "--backend kvm-user-apic".to_owned()),
+        (
+            job.selects(Op::HostTimer) && !has_user_apic,
+            "--ticker".to_owned(),
+        ),
         (
             job.run & populate::operations() != 0,
             "--populate steps".to_owned(),

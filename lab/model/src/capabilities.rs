@@ -98,9 +98,10 @@ impl EnvironmentId {
         self.stack().starts_with_machine()
     }
 
-    /// Returns whether its start is measured: of a VMM or a program, or of NOVA with its machine.
+    /// Returns whether its start is measured: of a VMM or a program, or of NOVA with its machine. Where NOVA can set the
+    /// TSC to 0, that of the guest does not count from the reset.
     pub fn has_boot(self) -> bool {
-        !self.starts_with_machine() || self.is_nova()
+        !self.starts_with_machine() || self.is_nova() && self.is_on(Machine::Sim)
     }
 
     /// Returns whether it is measured by default where it is available. NOVA is the user's file, and Xen has to be
@@ -114,7 +115,7 @@ impl EnvironmentId {
         let is_common = match self.vmm() {
             Some(Vmm::Qemu(machine)) => machine == QemuMachine::DEFAULT,
             Some(Vmm::Custom(_)) => false,
-            Some(Vmm::Trapline) | None => true,
+            Some(Vmm::Trapline) | None => !self.has_user_apic(),
         };
         is_common && !is_slow && !is_nested
     }
@@ -204,6 +205,11 @@ impl EnvironmentId {
         self.hypervisor() == Some(Hypervisor::Process)
     }
 
+    /// Returns whether the local APIC of its guest is in `trapline-vmm`, where devices cannot interrupt it.
+    pub(crate) fn has_user_apic(self) -> bool {
+        self.hypervisor() == Some(Hypervisor::KvmUserApic)
+    }
+
     /// Returns whether its VMM can make guest memory of private pages. The process of a guest maps shared ones.
     pub fn has_private_memory(self) -> bool {
         self.has_trapline_vmm() && self.hypervisor() == Some(Hypervisor::Kvm)
@@ -218,7 +224,8 @@ impl EnvironmentId {
     /// Returns whether there is a network with a peer: a tap of `trapline-vmm`, or the loopback device.
     pub fn supports_network(self) -> bool {
         let has_peer = self.has_trapline_vmm() || self.is_native_linux();
-        has_peer && !self.is_on(Machine::SimVmx) && !self.is_xen()
+        let has_interrupts = !self.is_xen() && !self.has_user_apic();
+        has_peer && !self.is_on(Machine::SimVmx) && has_interrupts
     }
 
     /// Returns whether guests can send packets to each other on a switch: images of `trapline-vmm`, on one level.

@@ -61,6 +61,8 @@ environments! {
         "the agent in Linux on the simulated machine";
     SIM_KVM "sim/kvm" Sim [KVM] Image
         "the image in trapline-vmm on KVM on the simulated machine";
+    SIM_KVM_USER_APIC "sim/kvm-user-apic" Sim [KVM_USER_APIC] Image
+        "sim/kvm with the local APIC in trapline-vmm, as NOVA needs it, in place of KVM's";
     SIM_PROCESS "sim/process" Sim [PROCESS] Image
         "the image in trapline-vmm as a sandboxed process on the simulated machine";
     SIM_QEMU_KVM "sim/qemu-kvm" Sim [QEMU_KVM] Image

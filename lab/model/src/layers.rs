@@ -18,6 +18,8 @@ pub enum Machine {
 pub enum Hypervisor {
     /// The Linux kernel's.
     Kvm,
+    /// The same without its interrupt controllers: the local APIC is the VMM's.
+    KvmUserApic,
     /// None: the guest is a sandboxed process of Linux.
     Process,
     /// QEMU's binary translation.
@@ -141,6 +143,8 @@ impl Machine {
 impl Level {
     /// `trapline-vmm` on KVM.
     pub const KVM: Self = Self::of(Hypervisor::Kvm, Vmm::Trapline);
+    /// `trapline-vmm` on KVM, with the local APIC in the VMM.
+    pub const KVM_USER_APIC: Self = Self::of(Hypervisor::KvmUserApic, Vmm::Trapline);
     /// `trapline-vmm` without a hypervisor.
     pub const PROCESS: Self = Self::of(Hypervisor::Process, Vmm::Trapline);
     /// The VMM as the root task of NOVA.
@@ -201,6 +205,7 @@ impl Hypervisor {
     const fn name(self) -> &'static str {
         match self {
             Self::Kvm => "kvm",
+            Self::KvmUserApic => "kvm-user-apic",
             Self::Process => "process",
             Self::Nova => "nova",
             Self::Tcg => "qemu-tcg",

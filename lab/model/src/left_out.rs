@@ -71,6 +71,9 @@ const TOO_LONG: &str = "1 GiB takes minutes on an instruction clock: choose --pr
 const NO_ROOM: &str = "the machine with Intel's virtualization has no room for a GiB: measure \
                        sim/kvm";
 
+const NO_DEVICES: &str =
+    "devices interrupt a guest through KVM's interrupt controllers: measure sim/kvm";
+
 /// Returns the operations of workload `populate` that an environment does not measure.
 fn without_memory(
     environment: EnvironmentId,
@@ -97,6 +100,7 @@ fn without_hotplug(environment: EnvironmentId) -> Option<&'static str> {
         id if id.is_linux_guest() => {
             "memory hotplug is not supported for Linux guests: measure kvm or sim/kvm"
         }
+        id if id.has_user_apic() => NO_DEVICES,
         id if id.is_custom() => {
             "memory hotplug of a VMM given with --vmm is not supported: measure kvm or sim/kvm"
         }
@@ -129,6 +133,7 @@ fn without_disk(environment: EnvironmentId) -> Option<&'static str> {
         id if id.is_custom() => {
             Some("the disk of a VMM given with --vmm is not supported: measure kvm or sim/kvm")
         }
+        id if id.has_user_apic() => Some(NO_DEVICES),
         id if id.has_pci_disk() => Some(
             "the disk of this machine is a PCI device, for which the image has no driver: measure \
              sim/qemu-kvm",
@@ -163,6 +168,7 @@ fn without_network(environment: EnvironmentId) -> Option<&'static str> {
         id if id.is_user_mode() => {
             "the network of user-mode Linux is not supported: measure kvm/linux or host"
         }
+        id if id.has_user_apic() => NO_DEVICES,
         id if id.is_xen() => "the network of a domain of Xen is not supported: measure sim/kvm",
         id if id.is_custom() => {
             "the network of a VMM given with --vmm is not supported: measure kvm or sim/kvm"

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
+use trapline_environments::run_nova_conformance;
 use trapline_environments::sim::programs::{self, Output, Program};
-use trapline_environments::sim::run_nova_conformance;
 use trapline_environments::Limits;
 use trapline_interface::conformance::PARTS;
+use trapline_model::EnvironmentId;
 use trapline_tests::run::Place;
 use trapline_tests::{has_kvm, has_qemu, parts, settings, skip};
 
@@ -89,17 +90,15 @@ fn simulated_machine_and_host_conform() {
     }
 }
 
-#[test]
-fn nova_conforms() {
-    if !Place::new().has("sim/nova", "conformance") {
-        return;
-    }
+/// Returns the traces of the suite on NOVA.
+fn on_nova(environment: EnvironmentId) -> BTreeMap<String, Vec<String>> {
     let limits = Limits::timeout(Duration::from_secs(60));
     let mut output = b"\n".to_vec();
     for part in PARTS {
-        let result = run_nova_conformance(&settings(), part, &limits);
-        let result = result.unwrap_or_else(|error| panic!("{part}: {error}"));
-        assert!(result.has_passed, "{part}: {}", result.messages);
+        let result = run_nova_conformance(environment, &settings(), part, &limits);
+        let result = result.unwrap_or_else(|error| panic!("{environment}, {part}: {error}"));
+        let messages = &result.messages;
+        assert!(result.has_passed, "{environment}, {part}: {messages}");
         output.extend(result.trace.bytes());
     }
     let expected = [
@@ -111,13 +110,28 @@ fn nova_conforms() {
         ("processors", "a machine has one vCPU"),
     ];
     let expected = expected.map(|(part, why)| (part.to_owned(), why.to_owned()));
-    assert_eq!(skipped(&output), expected);
-    let on_nova = parts_of(&output);
+    assert_eq!(skipped(&output), expected, "{environment}");
+    parts_of(&output)
+}
+
+#[test]
+fn nova_conforms() {
+    let environments = [EnvironmentId::SIM_NOVA, EnvironmentId::SIM_VMX_NOVA];
+    let place = Place::new();
+    let available = environments
+        .into_iter()
+        .filter(|id| place.has(id.name(), "conformance"));
+    let traces: Vec<_> = available.map(on_nova).collect();
+    if traces.is_empty() {
+        return;
+    }
     let simulated = simulate(&[PROGRAM]);
     let on_kvm = parts_of(&simulated[0].console);
-    for part in ["accesses:", "memory:", "interrupts:", "interrupt delivery:"] {
-        assert!(on_nova[part].len() > 5, "{on_nova:?}");
-        assert_eq!(on_nova[part], on_kvm[part], "{part}");
+    for on_nova in traces {
+        for part in ["accesses:", "memory:", "interrupts:", "interrupt delivery:"] {
+            assert!(on_nova[part].len() > 5, "{on_nova:?}");
+            assert_eq!(on_nova[part], on_kvm[part], "{part}");
+        }
     }
 }
 

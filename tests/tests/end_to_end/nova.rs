@@ -94,6 +94,25 @@ fn figures_are_exact_and_explained() {
 }
 
 #[test]
+fn figures_on_the_machine_with_vmx_are_exact_and_explained() {
+    let place = Place::new();
+    if !place.has("sim-vmx/nova", "figures") {
+        return;
+    }
+    let words = ["--env", "sim-vmx/nova", "--workload", "exits,irq/own-timer"];
+    let json = place.measure(&[&words[..], &["--boots", "2"]].concat());
+    let port_out = estimate(&json, "sim-vmx/nova", "port-out");
+    assert!((400.0..1000.0).contains(&port_out), "{port_out}");
+    for cell in json["cells"].as_array().expect("cells") {
+        assert_ne!(cell["reproduced"], false, "{cell:#}");
+        assert!(cell["failed"].is_null(), "{cell:#}");
+    }
+    let words = ["explain", "sim-vmx/nova", "exits/port-out"];
+    let profile = place.run(&[&words[..], &["--format", "json"]].concat());
+    assert_eq!(profile.json()["residual"], 0, "{profile:?}");
+}
+
+#[test]
 fn linux_guest_is_measured() {
     let place = Place::new();
     if !place.has("sim/nova/linux", "a Linux guest") {

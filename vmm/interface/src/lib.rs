@@ -24,6 +24,8 @@ mod mapping;
 mod notify;
 mod region;
 mod state;
+#[cfg(feature = "std")]
+pub mod timer;
 mod vm;
 
 pub use access::{Access, Entry, Exit, Gpa, IoAddr, Stop};

@@ -8,7 +8,7 @@ use trapline_interface::Kick;
 
 /// Kicks one vCPU and the thread that runs it.
 pub(crate) struct KvmKick {
-    immediate_exit: NonNull<u8>,
+    immediate_exit: NonNull<AtomicU8>,
     thread: libc::pid_t,
     /// Keeps the page of the flag mapped.
     _page: Arc<VcpuFd>,
@@ -22,7 +22,7 @@ unsafe impl Sync for KvmKick {}
 
 impl KvmKick {
     /// Creates a kick for the calling thread and the vCPU whose page holds `immediate_exit`.
-    pub(crate) fn new(page: Arc<VcpuFd>, immediate_exit: NonNull<u8>) -> Self {
+    pub(crate) fn new(page: Arc<VcpuFd>, immediate_exit: NonNull<AtomicU8>) -> Self {
         Self {
             immediate_exit,
             thread: thread_id(),
@@ -35,7 +35,7 @@ impl Kick for KvmKick {
     fn mark(&self) {
         // SAFETY: the byte is within the page that `_page` keeps mapped; the
         // kernel and the vCPU's thread access it in single bytes, too.
-        let flag = unsafe { AtomicU8::from_ptr(self.immediate_exit.as_ptr()) };
+        let flag = unsafe { self.immediate_exit.as_ref() };
         flag.store(1, Ordering::SeqCst);
     }
 

@@ -12,9 +12,12 @@ mod probe;
 mod registers;
 mod stats;
 mod tsc;
+mod user_apic;
 mod vcpu;
 mod vm;
 
 pub use probe::{ring0, Kvm, DEVICE};
+pub use user_apic::{KvmUserApic, KvmUserApicVm};
+pub use vcpu::user_apic::UserApicVcpu;
 pub use vcpu::KvmVcpu;
 pub use vm::KvmVm;

@@ -5,6 +5,7 @@
 //! exits are handled in [`rare`].
 
 mod rare;
+pub(crate) mod user_apic;
 
 use self::rare::Pending;
 use crate::kick::KvmKick;
@@ -22,6 +23,7 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU8;
 use std::sync::Arc;
 use trapline_interface::{
     Activity, BootState, Entry, Error, Exit, IoAddr, Kicker, RegSet, Result, System, Vcpu,
@@ -78,6 +80,16 @@ impl KvmVcpu {
             exits: None,
             tsc_offset,
         })
+    }
+
+    /// Returns the flag `immediate_exit`.
+    fn flag(&self) -> NonNull<AtomicU8> {
+        // SAFETY: a field of the page, which is mapped; its address is not null. Nothing is read or written here.
+        unsafe { NonNull::new_unchecked(&raw mut (*self.page.as_ptr()).immediate_exit).cast() }
+    }
+
+    fn kick(&self) -> KvmKick {
+        KvmKick::new(Arc::clone(&self.fd), self.flag())
     }
 
     /// Enters the guest `times` times and ignores the exits: the lower bound for any VMM, for benchmarks.
@@ -286,12 +298,7 @@ impl Vcpu for KvmVcpu {
     }
 
     fn kicker(&self) -> Kicker {
-        // SAFETY: a pointer to a field of the page, which is mapped; nothing is
-        // read or written here.
-        let flag = unsafe { &raw mut (*self.page.as_ptr()).immediate_exit };
-        // SAFETY: a field's address within a mapping is not null.
-        let flag = unsafe { NonNull::new_unchecked(flag) };
-        Kicker::new(KvmKick::new(Arc::clone(&self.fd), flag))
+        Kicker::new(self.kick())
     }
 
     fn stats(&mut self) -> VcpuStats {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use trapline_abi::record::Counter;
 use trapline_abi::{stamp, Stage};
 use trapline_interface::{has_huge_pages, Hypervisor, Missing, Ring0, Vcpu, Vm};
-use trapline_kvm::{Kvm, KvmVcpu};
+use trapline_kvm::{Kvm, KvmUserApic, KvmVcpu};
 use trapline_machine::console::Console;
 use trapline_machine::events::Events;
 use trapline_machine::hotplug::VmMemory;
@@ -61,6 +61,9 @@ fn run(settings: &VmConfig, begun: u64) -> Result<Infallible, Failure> {
     match (settings.guest, settings.backend) {
         (Guest::Image, Backend::Kvm) => {
             run_image(settings, Kvm::open, trapline_kvm::ring0(), events)
+        }
+        (Guest::Image, Backend::KvmUserApic) => {
+            run_image(settings, KvmUserApic::open, trapline_kvm::ring0(), events)
         }
         (Guest::Image, Backend::Process) => {
             let open = || Ok(Process::configured(settings.process));

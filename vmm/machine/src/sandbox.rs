@@ -21,7 +21,7 @@ use crate::Failure;
 use calls::{
     CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, IMAGE_DISK_POOL, IMAGE_DISK_RING, IMAGE_NET,
     IMAGE_NET_USER, LIMITS, NET, NET_USER, PROCESS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH,
-    VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VSOCK, VSOCK_IN,
+    VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VCPU_WITH_TIMER, VSOCK, VSOCK_IN,
 };
 pub use guard::guard;
 pub use role::Role;
@@ -53,6 +53,7 @@ const ARGUMENTS: u32 = 16;
 const ARGUMENT: u32 = 8;
 
 static OF_VCPU: Filter = compile(&VCPU);
+static OF_VCPU_WITH_TIMER: Filter = compile(&VCPU_WITH_TIMER);
 static OF_VCPU_WITH_HELPERS: Filter = compile(&VCPU_WITH_HELPERS);
 static OF_VCPU_WITH_MEMORY: Filter = compile(&VCPU_WITH_MEMORY);
 static OF_VCPU_WITH_BOTH: Filter = compile(&VCPU_WITH_BOTH);
@@ -333,6 +334,7 @@ fn install(steps: &[libc::sock_filter]) -> io::Result<()> {
 fn filter_of(role: Role) -> &'static Filter {
     match role {
         Role::Vcpu => &OF_VCPU,
+        Role::VcpuWithTimer => &OF_VCPU_WITH_TIMER,
         Role::VcpuWithHelpers => &OF_VCPU_WITH_HELPERS,
         Role::VcpuWithMemory => &OF_VCPU_WITH_MEMORY,
         Role::VcpuWithBoth => &OF_VCPU_WITH_BOTH,

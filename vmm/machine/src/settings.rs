@@ -55,6 +55,8 @@ pub enum Guest {
 pub enum Backend {
     /// `/dev/kvm`.
     Kvm,
+    /// The same, with the local APIC in this VMM.
+    KvmUserApic,
     /// A sandboxed process.
     Process,
     /// A domain of Xen.
@@ -135,8 +137,10 @@ impl VmConfig {
 
     /// Returns the role of vCPU threads.
     pub fn role(&self) -> Role {
-        if self.backend == Backend::Process {
-            return Role::Process;
+        match self.backend {
+            Backend::Process => return Role::Process,
+            Backend::KvmUserApic => return Role::VcpuWithTimer,
+            Backend::Kvm | Backend::Xen => {}
         }
         let is_linux = self.guest == Guest::Linux;
         let has_device_thread = self.ticker || self.has_devices();
@@ -195,8 +199,13 @@ const OPTIONS: [OptionRow; 32] = [
         use EntryMode::{Auto, Direct, Pvh};
         put(&mut config.entry, choose(text, [("auto", Auto), ("direct", Direct), ("pvh", Pvh)]))
     })),
-    ("backend", None, Text("kvm, process or xen", |config, text| {
-        let backends = [("kvm", Backend::Kvm), ("process", Backend::Process), ("xen", Backend::Xen)];
+    ("backend", None, Text("kvm, kvm-user-apic, process or xen", |config, text| {
+        let backends = [
+            ("kvm", Backend::Kvm),
+            ("kvm-user-apic", Backend::KvmUserApic),
+            ("process", Backend::Process),
+            ("xen", Backend::Xen),
+        ];
         put(&mut config.backend, choose(text, backends))
     })),
     ("crossing", IMAGE, Text("auto, rewrite, direct, dispatch, trap, notify or ptrace", |config, text| {

@@ -53,7 +53,7 @@ pub fn set_up<H: Hypervisor>(
     let mapped = match settings.backend {
         // Another process sees the memory's own file only.
         Backend::Kvm if settings.has_external_queues() => None,
-        Backend::Kvm => Some(&file),
+        Backend::Kvm | Backend::KvmUserApic => Some(&file),
         Backend::Process => {
             privileges::drop_all(settings.user, settings.chroot.as_deref())?;
             None

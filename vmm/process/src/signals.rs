@@ -7,6 +7,7 @@ use crate::spaces::running;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use trapline_emulation::apic::{Requests, VECTORS};
+use trapline_interface::timer::{timespec, Expire};
 use trapline_interface::{Kick, Region};
 
 /// The signal: the first real-time signal that the C library leaves to programs.
@@ -132,23 +133,6 @@ pub(crate) fn signal(process: libc::pid_t) {
     unsafe { libc::syscall(libc::SYS_tgkill, process, process, SIGNAL) };
 }
 
-/// Returns `CLOCK_MONOTONIC`, in nanoseconds.
-pub(crate) fn monotonic_ns() -> u64 {
-    let mut now = timespec(0);
-    // SAFETY: the kernel writes one timespec; the clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec as u64 * NS_PER_S + now.tv_nsec as u64
-}
-
-const NS_PER_S: u64 = 1_000_000_000;
-
-fn timespec(ns: u64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: (ns / NS_PER_S) as libc::time_t,
-        tv_nsec: (ns % NS_PER_S) as libc::c_long,
-    }
-}
-
 /// A kicker of one vCPU.
 pub(crate) struct ProcessKick(pub Arc<Lines>);
 
@@ -162,67 +146,11 @@ impl Kick for ProcessKick {
     fn interrupt(&self) {}
 }
 
-/// A timer that stops the running guest.
-pub(crate) struct Timer {
-    id: libc::timer_t,
-    armed: Option<u64>,
-}
-
 /// Signal of the timer to the VMM.
-const EXPIRY: libc::c_int = SIGNAL + 1;
+pub(crate) const EXPIRY: libc::c_int = SIGNAL + 1;
 
-// SAFETY: the timer is a number of the process, not of a thread.
-unsafe impl Send for Timer {}
-
-impl Timer {
-    /// Creates a timer that stops the running process of `lines`. They are never freed, because a signal may be pending
-    /// when the timer is deleted.
-    pub fn new(lines: &Arc<Lines>) -> std::io::Result<Self> {
-        extern "C" fn expired(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-            // SAFETY: the kernel passes the value of the timer that has expired: lines that are never freed.
-            unsafe { (*(*info).si_value().sival_ptr.cast::<Lines>()).signal_running() };
-        }
-        // SAFETY: zero is a value of these structures.
-        let (mut action, mut event): (libc::sigaction, libc::sigevent) =
-            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        action.sa_sigaction = expired as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-        event.sigev_notify = libc::SIGEV_SIGNAL;
-        event.sigev_signo = EXPIRY;
-        event.sigev_value.sival_ptr = Arc::into_raw(Arc::clone(lines)).cast_mut().cast();
-        let mut id = std::ptr::null_mut();
-        // SAFETY: the handler makes one system call, which is safe at any moment; all structures are valid.
-        let status = unsafe {
-            libc::sigaction(EXPIRY, &raw const action, std::ptr::null_mut());
-            libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut id)
-        };
-        match status {
-            0 => Ok(Self { id, armed: None }),
-            _ => Err(std::io::Error::last_os_error()),
-        }
-    }
-
-    /// Sets the expiry, in nanoseconds of `CLOCK_MONOTONIC`. Without one the timer may expire in vain.
-    pub fn set(&mut self, deadline: Option<u64>) {
-        if deadline.is_none() || self.armed == deadline {
-            return;
-        }
-        self.armed = deadline;
-        let setting = libc::itimerspec {
-            it_interval: timespec(0),
-            it_value: timespec(deadline.unwrap_or(0).max(1)),
-        };
-        // SAFETY: the timer exists as long as `self`, and the setting is valid.
-        unsafe {
-            let absolute = libc::TIMER_ABSTIME;
-            libc::timer_settime(self.id, absolute, &raw const setting, std::ptr::null_mut());
-        }
-    }
-}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        // SAFETY: created by `new` and deleted once.
-        unsafe { libc::timer_delete(self.id) };
+impl Expire for Lines {
+    fn expired(&self) {
+        self.signal_running();
     }
 }

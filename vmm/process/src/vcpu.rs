@@ -18,13 +18,14 @@ use crate::mappings::Mappings;
 use crate::pages::Pages;
 use crate::registers::{Registers, INTERRUPTS_ON};
 use crate::shared::Shared;
-use crate::signals::{monotonic_ns, ProcessKick, SharedRequests, Timer};
+use crate::signals::{ProcessKick, SharedRequests, EXPIRY};
 use std::io;
 use std::sync::Arc;
 use trapline_emulation::apic::Apic;
 use trapline_emulation::execute::Execution;
 use trapline_emulation::paging::PageFault;
 use trapline_emulation::GuestRegisters;
+use trapline_interface::timer::{monotonic_ns, Timer};
 use trapline_interface::{
     Activity, BootState, Entry, Error, Exit, Kicker, RegSet, Result, Stop as GuestStop, Vcpu,
     VcpuState, VcpuStats,
@@ -121,7 +122,7 @@ impl ProcessVcpu {
             mappings,
         } = Started::new(&shared, boot, &registers, config)?;
         let timer = match has_apic {
-            true => Some(Timer::new(&shared.lines)?),
+            true => Some(Timer::new(EXPIRY, &shared.lines)?),
             false => None,
         };
         Ok(Self {

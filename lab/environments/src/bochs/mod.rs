@@ -7,6 +7,7 @@ mod linux;
 mod nova;
 
 pub(crate) use linux::{facts as linux_facts, LinuxMachine};
+pub(crate) use nova::ImageOnNova;
 pub(crate) use trapline_sim::bochs::machine::{facts, Platform};
 pub(crate) use trapline_sim::bochs::program::Bochs;
 pub use trapline_sim::bochs::unpack::kernel as unpacked_kernel;
@@ -15,7 +16,6 @@ use crate::environment;
 use crate::launch::BootClock;
 use crate::process_guest::{GuestCommand, ProcessGuest};
 use crate::sim::{self, MachineGuest};
-use nova::ImageOnNova;
 use trapline_abi::job::{Console, Shutdown};
 use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;

@@ -16,7 +16,7 @@ use trapline_sim::bochs::watch::Watcher;
 use trapline_sim::settings::Settings;
 
 /// The machine: NOVA with the root task and the image as modules.
-pub(super) struct ImageOnNova {
+pub(crate) struct ImageOnNova {
     bochs: Bochs,
     watcher: Option<Watcher>,
     memory: Memory,
@@ -43,26 +43,34 @@ impl ImageOnNova {
             guest_mib,
         })
     }
-}
 
-impl GuestCommand for ImageOnNova {
-    fn command(&self, job: &Job) -> Result<Command, Error> {
-        let words = module_words(self.guest_mib, &job_of_image(job).to_string());
+    /// Returns the command of the machine with words for the root task and for the image.
+    ///
+    /// # Errors
+    /// There is no memory for the machine's files.
+    pub fn with_words(&self, root_words: &str, image_words: &str) -> Result<Command, Error> {
+        let modules = [root_words, &module_words(self.guest_mib, image_words)];
         let memory_mib = self.guest_mib + OWN_MEMORY_MIB;
-        let modules = ["", &words];
-        BochsMachine {
-            bochs: &self.bochs,
-            memory_mib,
-            watcher: self.watcher.as_ref(),
-            platform: Platform::NOVA,
-        }
-        .command(&multiboot::with_info(
+        let memory = multiboot::with_info(
             &self.memory,
             Platform::NOVA,
             NOVA_OPTIONS,
             &modules,
             memory_mib,
-        ))
+        );
+        let machine = BochsMachine {
+            bochs: &self.bochs,
+            memory_mib,
+            watcher: self.watcher.as_ref(),
+            platform: Platform::NOVA,
+        };
+        machine.command(&memory)
+    }
+}
+
+impl GuestCommand for ImageOnNova {
+    fn command(&self, job: &Job) -> Result<Command, Error> {
+        self.with_words("", &job_of_image(job).to_string())
     }
 
     fn exit_codes(&self) -> ExitCodes {

@@ -20,7 +20,6 @@ mod xen;
 pub(crate) use build::build;
 pub(crate) use contents::Contents;
 pub(crate) use machine_guest::{machine, MachineGuest, ScriptMachine};
-pub use nova::run_conformance as run_nova_conformance;
 pub use trapline_sim::initramfs::Archive;
 pub use trapline_sim::ready::START;
 pub use trapline_sim::xen::code::{code as xen_code, Code as XenCode};

@@ -3,12 +3,11 @@
 //! The machine boots NOVA by multiboot, with the root task and the guest as modules; the job is in the command line of
 //! the guest, so NOVA boots for each job, and there are no snapshots. The hypervisor is a file of the user's.
 
-mod conformance;
 mod linux;
 mod output;
 
-pub use conformance::run_conformance;
 pub(super) use linux::{build, launch as launch_linux};
+pub(crate) use output::{run_machine, Output};
 
 use crate::environment::Guest;
 use crate::launch::BootClock;
@@ -112,7 +111,7 @@ impl NovaMachine {
     /// Returns the command of the machine with a memory of this size beside its own, with words for the root task, and
     /// with further modules: a file and its words each.
     fn command(&self, memory_mib: u32, root_words: &str, modules: &[String]) -> Command {
-        let root = format!("{}{root_words}", self.root.display());
+        let root = format!("{} {root_words}", self.root.display());
         // Commas are doubled in each module, since one separates them.
         let all = std::iter::once(&root).chain(modules);
         let all: Vec<_> = all.map(|module| module.replace(',', ",,")).collect();
@@ -152,14 +151,17 @@ pub(crate) fn job_of_image(job: &Job) -> Job {
     }
 }
 
-struct ImageOnNova {
+/// The machine with the image.
+pub(crate) struct ImageOnNova {
     machine: NovaMachine,
     image: PathBuf,
     memory_mib: u32,
 }
 
 impl ImageOnNova {
-    fn new(settings: &Settings, image: &GuestImage, memory_mib: u32) -> Result<Self, Error> {
+    /// # Errors
+    /// QEMU, NOVA or the root task is missing, or NOVA's file is not suitable.
+    pub fn new(settings: &Settings, image: &GuestImage, memory_mib: u32) -> Result<Self, Error> {
         Ok(Self {
             machine: NovaMachine::new(settings)?,
             image: image.path.clone(),
@@ -168,7 +170,7 @@ impl ImageOnNova {
     }
 
     /// Returns the command of the machine with words for the root task and for the image.
-    fn with_words(&self, root_words: &str, image_words: &str) -> Command {
+    pub fn with_words(&self, root_words: &str, image_words: &str) -> Command {
         let image = guest_module(&self.image, self.memory_mib, image_words);
         self.machine.command(self.memory_mib, root_words, &[image])
     }

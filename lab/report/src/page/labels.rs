@@ -27,7 +27,10 @@ pub fn layers(row: Row) -> Vec<&'static str> {
     let mut labels = vec!["this host: Linux"];
     labels.extend(machine(stack.machine));
     for (depth, level) in stack.levels.iter().enumerate() {
-        let has_linux = matches!(level.hypervisor, Hypervisor::Kvm | Hypervisor::Process);
+        let has_linux = matches!(
+            level.hypervisor,
+            Hypervisor::Kvm | Hypervisor::KvmUserApic | Hypervisor::Process
+        );
         let is_hosts = stack.machine == Machine::Host && depth == 0;
         labels.extend((has_linux && !is_hosts).then_some("Linux"));
         labels.extend(virtualization(*level));
@@ -55,6 +58,7 @@ fn virtualization(level: Level) -> Vec<&'static str> {
         (_, Some(Vmm::Custom(name))) => vec![name],
         (Hypervisor::Kvm, Some(Vmm::Trapline)) => vec!["KVM", "trapline-vmm"],
         (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => vec!["KVM", machine.label()],
+        (Hypervisor::KvmUserApic, _) => vec!["KVM", "trapline-vmm with APIC"],
         (Hypervisor::Process, _) => vec!["trapline-vmm", "process"],
         (Hypervisor::Nova, _) => vec!["NOVA", "trapline-vmm"],
         (Hypervisor::Kvm, None) => vec!["KVM"],
@@ -80,6 +84,7 @@ pub fn tone(row: Row) -> &'static str {
         (Hypervisor::Xen(Domain::Pvh), _) => "t6",
         (Hypervisor::Xen(Domain::Hvm | Domain::Dom0), _) => "t7",
         (Hypervisor::Nova, _) => "t9",
+        (Hypervisor::KvmUserApic, _) => "t10",
         (Hypervisor::Tcg, _) => "t3",
         (Hypervisor::Kvm, None | Some(Vmm::Trapline)) => "t1",
         (Hypervisor::Kvm, Some(Vmm::Custom(name))) => {

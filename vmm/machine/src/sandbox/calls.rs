@@ -24,6 +24,10 @@ const MEMORY: [libc::c_long; 4] = [
     libc::SYS_madvise,     // page size, population
 ];
 
+/// Calls of a local APIC in this VMM: halts, and the guest's timer.
+const TIMER: [libc::c_long; 2] = [libc::SYS_futex, libc::SYS_timer_settime];
+
+pub const VCPU_WITH_TIMER: [libc::c_long; 12] = union(&VCPU, &TIMER);
 pub const VCPU_WITH_HELPERS: [libc::c_long; 11] = union(&VCPU, &LOCKS);
 pub const VCPU_WITH_MEMORY: [libc::c_long; 14] = union(&VCPU, &MEMORY);
 pub const VCPU_WITH_BOTH: [libc::c_long; 15] = union(&VCPU_WITH_MEMORY, &LOCKS);

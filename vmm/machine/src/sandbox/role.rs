@@ -7,6 +7,8 @@ pub enum Role {
     Vcpu,
     /// Runs a vCPU, with helper threads.
     VcpuWithHelpers,
+    /// Only thread; runs a vCPU with the local APIC in this VMM.
+    VcpuWithTimer,
     /// Only thread; runs the vCPU and provides memory.
     VcpuWithMemory,
     /// Runs a vCPU and provides memory, with helper threads.

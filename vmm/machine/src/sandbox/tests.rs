@@ -50,8 +50,9 @@ fn fitting(number: u32) -> [u32; 6] {
 
 #[test]
 fn filters_allow_exactly_their_list() {
-    let lists: [(Role, &[libc::c_long]); 19] = [
+    let lists: [(Role, &[libc::c_long]); 20] = [
         (Role::Vcpu, &VCPU),
+        (Role::VcpuWithTimer, &VCPU_WITH_TIMER),
         (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
         (Role::VcpuWithMemory, &VCPU_WITH_MEMORY),
         (Role::VcpuWithBoth, &VCPU_WITH_BOTH),

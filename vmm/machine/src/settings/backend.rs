@@ -1,6 +1,7 @@
 //! Options that apply to one backend.
 
 use super::{Backend, EntryMode, Guest, VmConfig};
+use crate::line::SerialMode;
 use crate::Failure;
 use trapline_interface::Pages;
 use trapline_process::{Config, Crossing};
@@ -19,6 +20,23 @@ impl VmConfig {
                 !self.disks.is_empty() && (self.user.is_some() || self.chroot.is_some()),
                 "--disk with --user or --chroot",
             ),
+        ];
+        let found = conflicts.into_iter().find(|(applies, _)| *applies);
+        found.map(|(_, option)| option)
+    }
+
+    /// Returns the option that a local APIC in this VMM does not support: interrupts of other threads, and a guest that
+    /// has none.
+    fn user_apic_conflict(&self) -> Option<&'static str> {
+        let conflicts = [
+            (self.guest == Guest::Linux, "--kernel"),
+            (self.ring == Some(3), "--ring 3"),
+            (self.halt_in_guest, "--halt-in-guest"),
+            (self.ticker, "--ticker"),
+            (!self.disks.is_empty(), "--disk"),
+            (!self.net.is_empty(), "--net"),
+            (self.populate.is_some(), "--populate"),
+            (self.serial == SerialMode::Buffered, "--serial buffered"),
         ];
         let found = conflicts.into_iter().find(|(applies, _)| *applies);
         found.map(|(_, option)| option)
@@ -67,9 +85,16 @@ impl VmConfig {
     pub(super) fn check_backend(&self) -> Result<(), Failure> {
         let domain = self.domain.map(|_| "--domain");
         let conflict = match self.backend {
-            Backend::Process | Backend::Kvm if domain.is_some() => (domain, "xen"),
+            Backend::Process | Backend::Kvm | Backend::KvmUserApic if domain.is_some() => {
+                (domain, "xen")
+            }
             Backend::Process => (self.process_conflict(), "kvm"),
             Backend::Kvm => (self.process_option(), "process"),
+            Backend::KvmUserApic => {
+                let option = self.user_apic_conflict();
+                let process = self.process_option();
+                process.map_or((option, "kvm"), |option| (Some(option), "process"))
+            }
             Backend::Xen => (self.xen_conflict(), "kvm"),
         };
         match conflict {

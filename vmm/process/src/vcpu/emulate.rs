@@ -9,13 +9,14 @@ use crate::control::{Mode, Stop};
 use crate::layout::{SCRATCH, SWITCHER};
 use crate::mappings::show;
 use crate::memory::Memory;
-use crate::signals::{monotonic_ns, SharedRequests};
+use crate::signals::SharedRequests;
 use std::ops::Range;
 use std::sync::MutexGuard;
 use trapline_emulation::apic::Apic;
 use trapline_emulation::decode::{Access, Operand};
 use trapline_emulation::execute::{Bus, Execution, ForeignOperand};
 use trapline_emulation::paging::{translate, PageFault};
+use trapline_interface::timer::monotonic_ns;
 use trapline_interface::{Exit, Stop as GuestStop, System, PAGE};
 
 /// Page of the local APIC (Intel SDM volume 3, 11.4.1).
