@@ -123,7 +123,7 @@ mod tests {
         let is_supported = |id| two.unsupported_reason(id).is_none();
         assert_eq!(
             EnvironmentId::names_of(is_supported),
-            "host, kvm, qemu-kvm, qemu-tcg, sim/kvm, sim-vmx/kvm"
+            "host, kvm, qemu-kvm, qemu-tcg, sim/kvm, sim/kvm-user-apic, sim-vmx/kvm"
         );
         let all = EnvironmentId::all();
         let one = Conditions::default();

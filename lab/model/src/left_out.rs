@@ -192,10 +192,10 @@ mod tests {
         });
         assert_eq!(
             without,
-            "custom, sim, sim/qemu-kvm-pc, sim/nova, sim/nova/linux, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, \
+            "custom, sim, sim/kvm-user-apic, sim/qemu-kvm-pc, sim/nova, sim/nova/linux, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, \
              sim/xen-dom0, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim/custom, \
-             sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh, \
-             sim-vmx/xen/trapline"
+             sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/nova, \
+             sim-vmx/xen-pvh, sim-vmx/xen/trapline"
         );
     }
 

@@ -14,13 +14,13 @@ use trapline_tests::{has_kvm, has_qemu, parts, settings, skip};
 
 const PROGRAM: &str = "trapline-conformance";
 
-/// Runs parts in Linux on the simulated machine.
-fn simulate(names: &[&str]) -> Vec<Output> {
-    let program = |name: &&str| Program {
-        file: parts().join(name),
-        arguments: Vec::new(),
+/// Runs the suite in Linux on the simulated machine, once with each list of arguments.
+fn simulate(arguments: &[&[&str]]) -> Vec<Output> {
+    let program = |arguments: &&[&str]| Program {
+        file: parts().join(PROGRAM),
+        arguments: arguments.iter().map(|word| (*word).into()).collect(),
     };
-    let programs: Vec<_> = names.iter().map(program).collect();
+    let programs: Vec<_> = arguments.iter().map(program).collect();
     let watch = Limits::timeout(Duration::from_secs(600));
     let ran = programs::run(&settings(), &programs, &watch);
     ran.unwrap_or_else(|error| panic!("{error}")).0
@@ -58,19 +58,28 @@ fn simulated_machine_and_host_conform() {
     if !has_qemu("conformance on the simulated machine") {
         return;
     }
-    let outputs = simulate(&[PROGRAM]);
-    let [conformance] = &outputs[..] else {
-        panic!("one program was to be run: {outputs:?}");
+    let outputs = simulate(&[&[], &["kvm-user-apic"]]);
+    let [conformance, user_apic] = &outputs[..] else {
+        panic!("two programs were to be run: {outputs:?}");
     };
-    assert!(
-        conformance.status.success(),
-        "{}",
-        String::from_utf8_lossy(&conformance.errors)
-    );
+    for output in &outputs {
+        let errors = String::from_utf8_lossy(&output.errors);
+        assert!(output.status.success(), "{errors}");
+    }
     // The simulated machine supports every part of the suite.
     assert_eq!(skipped(&conformance.console), []);
     let simulated = parts_of(&conformance.console);
     assert_eq!(simulated.len(), 8, "{simulated:?}");
+    let left_out = skipped(&user_apic.console)
+        .into_iter()
+        .map(|(part, _)| part);
+    assert_eq!(
+        left_out.collect::<Vec<_>>(),
+        ["halts in the guest", "processors"]
+    );
+    for (part, trace) in parts_of(&user_apic.console) {
+        assert_eq!(Some(&trace), simulated.get(&part), "{part}");
+    }
     if !has_kvm("conformance on /dev/kvm of this host") {
         return;
     }
@@ -125,7 +134,7 @@ fn nova_conforms() {
     if traces.is_empty() {
         return;
     }
-    let simulated = simulate(&[PROGRAM]);
+    let simulated = simulate(&[&[]]);
     let on_kvm = parts_of(&simulated[0].console);
     for on_nova in traces {
         for part in ["accesses:", "memory:", "interrupts:", "interrupt delivery:"] {

@@ -14,6 +14,7 @@ use trapline_tests::settings;
 
 /// Rounds of accesses.
 const ROUNDS: u32 = 2_000;
+const ROUNDS_ON_XEN: u32 = 20;
 
 /// Addresses without memory.
 const HOLE: u32 = 0x9000_0000;
@@ -78,11 +79,11 @@ fn round() -> Vec<u8> {
     pieces.concat()
 }
 
-fn code() -> Vec<u8> {
+fn code(rounds: u32) -> Vec<u8> {
     let round = round();
     let back = -(round.len() as i32 + 6);
-    // mov esi, 1; mov ebp, ROUNDS
-    let start = [&[0xbe, 1, 0, 0, 0, 0xbd][..], &ROUNDS.to_le_bytes()].concat();
+    // mov esi, 1; mov ebp, rounds
+    let start = [&[0xbe, 1, 0, 0, 0, 0xbd][..], &rounds.to_le_bytes()].concat();
     let repeat = [&[0x0f, 0x85][..], &back.to_le_bytes()].concat();
     // mov edx, EXIT; mov eax, EXIT_DONE; out dx, eax
     let port = u32::from(EXIT).to_le_bytes();
@@ -99,14 +100,14 @@ fn code() -> Vec<u8> {
 
 /// Checks that the VMM of `id` serves the guest until its end.
 #[track_caller]
-fn assert_served(id: EnvironmentId) {
+fn assert_served(id: EnvironmentId, rounds: u32) {
     let settings = settings();
     let Some(environment) = ready(id, &settings) else {
         return;
     };
     let directory = tempfile::tempdir().expect("temporary directory");
     let path = directory.path().join("hostile");
-    let mut image = TestImage::direct(&code());
+    let mut image = TestImage::direct(&code(rounds));
     let (owner, kind, entry) = PVH;
     image.notes.push((owner, kind, entry.to_vec()));
     std::fs::write(&path, image.bytes()).expect("directory is writable");
@@ -129,7 +130,18 @@ fn assert_served(id: EnvironmentId) {
 
 #[test]
 fn random_accesses_are_served_on_kvm_and_on_nova() {
-    assert_served(EnvironmentId::SIM_KVM);
-    assert_served(EnvironmentId::SIM_NOVA);
-    assert_served(EnvironmentId::SIM_VMX_NOVA);
+    for id in [
+        EnvironmentId::SIM_KVM,
+        EnvironmentId::SIM_KVM_USER_APIC,
+        EnvironmentId::SIM_NOVA,
+        EnvironmentId::SIM_VMX_NOVA,
+    ] {
+        assert_served(id, ROUNDS);
+    }
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn random_accesses_of_a_xen_domain_are_served() {
+    assert_served(EnvironmentId::SIM_XEN_TRAPLINE, ROUNDS_ON_XEN);
 }
