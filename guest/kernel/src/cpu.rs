@@ -4,6 +4,18 @@ use core::arch::asm;
 use core::cell::UnsafeCell;
 use trapline_abi::platform::{EXITS_HIGH, EXITS_LOW};
 
+/// Control registers of 64-bit mode (Intel SDM volume 3, 2.5 and 2.2.1), as at direct boot.
+pub mod control {
+    /// PG, NE, ET, MP, PE.
+    pub const CR0_PROTECTED_PAGED: u32 = 0x8000_0033;
+    /// PAE, OSFXSR, OSXMMEXCPT; no SMEP, no SMAP.
+    pub const CR4_PAE_SSE: u32 = 0x620;
+    /// `IA32_EFER`, and its bit LME.
+    pub const EFER: u32 = 0xc000_0080;
+    /// See [`EFER`].
+    pub const EFER_LONG_MODE: u32 = 0x100;
+}
+
 /// Global state.
 ///
 /// There is one CPU, threads are cooperative, and interrupt handlers (vectors.s) access only their

@@ -5,9 +5,11 @@
 //! unknown word with the prefix is an error, because figures of a misunderstood job would be wrong.
 
 mod disk;
+mod wake;
 mod words;
 
 pub use disk::Disk;
+pub use wake::WakePolicy;
 pub use words::{Console, Fault, Shutdown, WaitMode};
 
 use crate::operation::{Op, OpSet};
@@ -33,6 +35,9 @@ pub const LOAD_PREFIX: &str = "trapline-load-";
 /// Time until the first record of a guest in a custom VMM, at most, in seconds of the measuring
 /// clock.
 pub const FIRST_RECORD_SECONDS: u64 = 20;
+
+/// Largest number of CPUs of the image.
+pub const MOST_CPUS: u32 = 8;
 
 /// Measurements and their parameters. Defaults are those of the quick preset on hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +76,10 @@ pub struct Job {
     pub disk_mib: u32,
     /// Number of small requests at depth 32, see [`crate::block::Transfer::requests`].
     pub requests: u32,
+    /// CPUs of the image's machine. Sent only if there are several.
+    pub cpus: u32,
+    /// Method by which a CPU of `ipc` waits. Sent only with `ipc`.
+    pub wake: WakePolicy,
     /// The peer of `net` is behind a network card; otherwise the agent starts one. Sent only if set.
     pub card: bool,
     /// The image checks the frames of another guest, see [`crate::packet`], and measures nothing. Sent only if set.
@@ -110,6 +119,8 @@ impl Job {
         disk: None,
         disk_mib: 256,
         requests: 32_768,
+        cpus: 1,
+        wake: WakePolicy::Halt,
         card: false,
         receiver: false,
         console: Console::Serial,
@@ -163,6 +174,8 @@ impl Job {
             "disk" => self.disk = Some(Disk::from_name(value)?),
             "disk-mib" => self.disk_mib = value.parse().ok().filter(|mib| *mib != 0)?,
             "requests" => self.requests = value.parse().ok()?,
+            "cpus" => self.cpus = value.parse().ok().filter(|n| (1..=MOST_CPUS).contains(n))?,
+            "wake" => self.wake = WakePolicy::parse(value)?,
             "card" => self.card = flag(value)?,
             "receiver" => self.receiver = flag(value)?,
             "console" => self.console = Console::from_name(value)?,
@@ -246,6 +259,12 @@ impl fmt::Display for Job {
             let (mib, requests) = (self.disk_mib, self.requests);
             write!(f, " trapline.disk-mib={mib} trapline.requests={requests}")?;
         }
+        if self.cpus != 1 {
+            write!(f, " trapline.cpus={}", self.cpus)?;
+        }
+        if self.run & Workload::Ipc.set() != 0 {
+            write!(f, " trapline.wake={}", self.wake)?;
+        }
         if self.card {
             f.write_str(" trapline.card")?;
         }
@@ -326,7 +345,10 @@ mod tests {
                 | Op::PortOut.bit()
                 | Op::OwnTimer.bit()
                 | Op::Touch9.bit()
-                | Op::Read4k1.bit(),
+                | Op::Read4k1.bit()
+                | Op::IpcWake.bit(),
+            cpus: 2,
+            wake: WakePolicy::Poll(50_000),
             disk: Disk::from_name("vda"),
             disk_mib: 64,
             requests: 77,
@@ -349,7 +371,7 @@ mod tests {
         let words = job.to_string();
         assert!(
             words.starts_with(
-                "trapline.run=basic,exits/port-out,irq/own-timer,populate/touch-9,block/read-4k-1 "
+                "trapline.run=basic,exits/port-out,irq/own-timer,populate/touch-9,block/read-4k-1,ipc/wake "
             ),
             "{words}"
         );
@@ -361,6 +383,8 @@ mod tests {
             "large-regions",
             "disk",
             "requests",
+            "cpus",
+            "wake",
             "build",
         ] {
             let word = std::format!("trapline.{word}=");
@@ -390,6 +414,9 @@ mod tests {
             "trapline.between=sleep",
             "trapline.disk=../vda",
             "trapline.disk-mib=0",
+            "trapline.cpus=9",
+            "trapline.wake=poll:",
+            "trapline.wake=nap",
             "trapline.run=exits/port-oot",
         ] {
             assert_eq!(Job::parse([word]), Err(InvalidWord(word)));

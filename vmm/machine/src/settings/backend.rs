@@ -15,6 +15,7 @@ impl VmConfig {
             (self.pages == Some(Pages::Small), "--pages 4k"),
             (self.pages == Some(Pages::Huge), "--pages 2m"),
             (self.populate.is_some(), "--populate"),
+            (self.cpus > 1, "--cpus"),
             (
                 !self.disks.is_empty() && (self.user.is_some() || self.chroot.is_some()),
                 "--disk with --user or --chroot",
@@ -36,6 +37,7 @@ impl VmConfig {
             (self.prefault.is_some(), "--prefault"),
             (self.populate.is_some(), "--populate"),
             (self.halt_in_guest, "--halt-in-guest"),
+            (self.cpus > 1, "--cpus"),
             (!self.disks.is_empty(), "--disk"),
             (self.has_external_queues(), "--net vhost-user"),
         ];
