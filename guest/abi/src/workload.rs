@@ -73,7 +73,7 @@ impl Workload {
             Self::Populate => "What does it cost to give a guest memory?",
             Self::Block => "How long does a request to a disk take, and how many are served?",
             Self::Net => "How long does a message to a peer take, and how fast do bytes move?",
-            Self::Ipc => "What does it cost to pass work between two CPUs?",
+            Self::Ipc => "What does it cost to pass work between two CPUs? (insn: both added up)",
         }
     }
 

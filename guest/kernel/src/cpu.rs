@@ -18,11 +18,11 @@ pub mod control {
 
 /// Global state.
 ///
-/// There is one CPU, threads are cooperative, and interrupt handlers (vectors.s) access only their
+/// It belongs to the boot CPU, unless its user hands it over ([`crate::smp`]), threads are cooperative, and interrupt handlers (vectors.s) access only their
 /// counters. So a reference is exclusive until the same code takes another one.
 pub struct Global<T>(UnsafeCell<T>);
 
-// SAFETY: there is one CPU, see above.
+// SAFETY: one CPU at a time accesses it, see above.
 unsafe impl<T> Sync for Global<T> {}
 
 impl<T> Global<T> {

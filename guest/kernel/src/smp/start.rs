@@ -28,7 +28,7 @@ global_asm!(
 const TRAMPOLINE: u64 = 0x8000;
 
 /// Maximum duration of one attempt to start a CPU, in ticks.
-const LONGEST_START: u64 = 1 << 29;
+const LONGEST_START: u64 = 1 << 27;
 
 /// Number of startup IPIs that a CPU gets: processors may miss the first one.
 const ATTEMPTS: u32 = 2;
