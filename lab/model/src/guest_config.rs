@@ -72,7 +72,7 @@ impl GuestConfig {
         wake: Wake::Halt,
     };
 
-    /// Returns the job with what the image has to be told of its machine.
+    /// Returns the job for the image, with the number of its CPUs.
     pub fn job(&self, job: &Job) -> Job {
         Job {
             cpus: self.cpus,
