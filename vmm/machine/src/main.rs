@@ -125,25 +125,30 @@ fn run_ready<V: Vm + Send + 'static>(
     machine.vcpu.end();
     events.stage(Stage::VmmExit, stamp!(VmmExit));
     if events.wanted() {
-        let exits = machine.exits.counts();
-        let stats = machine.vcpu.stats();
-        let counts = [
-            (
-                Counter::UserExits,
-                Some(exits.all() - stats.string_elements),
-            ),
-            (Counter::KernelExits, stats.kernel_exits),
-            (Counter::PortExits, Some(exits.port)),
-            (Counter::MmioExits, Some(exits.mmio)),
-            (Counter::HaltExits, Some(exits.halt)),
-            (Counter::Unclaimed, Some(machine.devices.io.unclaimed())),
-        ];
+        let counts = image_counts(&mut machine);
         let offset = machine.vcpu.tsc_offset();
         report_counts(&counts, usage.as_ref(), offset, &mut events);
         events.count(Counter::Ring, ring.into());
         events.flush();
     }
     exit_with(reason)
+}
+
+/// Returns the counts of the first vCPU, the only one with devices.
+fn image_counts(machine: &mut Machine<impl Vcpu>) -> [(Counter, Option<u64>); 6] {
+    let exits = machine.exits.counts();
+    let stats = machine.vcpu.stats();
+    [
+        (
+            Counter::UserExits,
+            Some(exits.all() - stats.string_elements),
+        ),
+        (Counter::KernelExits, stats.kernel_exits),
+        (Counter::PortExits, Some(exits.port)),
+        (Counter::MmioExits, Some(exits.mmio)),
+        (Counter::HaltExits, Some(exits.halt)),
+        (Counter::Unclaimed, Some(machine.devices.io.unclaimed())),
+    ]
 }
 
 fn run_linux(settings: &VmConfig, mut events: Events) -> Result<Infallible, Failure> {

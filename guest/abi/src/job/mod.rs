@@ -259,12 +259,6 @@ impl fmt::Display for Job {
             let (mib, requests) = (self.disk_mib, self.requests);
             write!(f, " trapline.disk-mib={mib} trapline.requests={requests}")?;
         }
-        if self.cpus != 1 {
-            write!(f, " trapline.cpus={}", self.cpus)?;
-        }
-        if self.run & Workload::Ipc.set() != 0 {
-            write!(f, " trapline.wake={}", self.wake)?;
-        }
         if self.card {
             f.write_str(" trapline.card")?;
         }
@@ -287,6 +281,12 @@ impl fmt::Display for Job {
 impl Job {
     /// Writes what only some guests have.
     fn write_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.cpus != 1 {
+            write!(f, " trapline.cpus={}", self.cpus)?;
+        }
+        if self.run & Workload::Ipc.set() != 0 {
+            write!(f, " trapline.wake={}", self.wake)?;
+        }
         if self.receiver {
             f.write_str(" trapline.receiver")?;
         }
