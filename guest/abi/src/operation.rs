@@ -78,6 +78,8 @@ pub enum Need {
     Disk,
     /// A network with a peer, see [`crate::net`].
     Network,
+    /// A second CPU, or a second thread.
+    SecondCpu,
 }
 
 impl Need {
@@ -335,6 +337,12 @@ operations! {
         "one of 1,024 frames of 1,500 bytes sent to another guest on a switch, until that has checked them all";
     PacketPing = 94, Net, "packet-ping", Batch, Network,
         "one frame of 60 bytes sent to another guest on a switch, until its answer arrives";
+    IpcItem = 5, Ipc, "item", Batch, SecondCpu,
+        "one item through a buffer of 16 from one CPU to another, with two semaphores";
+    IpcItemWork = 6, Ipc, "item-work", Batch, SecondCpu,
+        "one item through the same buffer, with 2,000 turns of work on each of the two CPUs";
+    IpcWake = 7, Ipc, "wake", Batch, SecondCpu,
+        "one post of a semaphore to another CPU that waits for it, until its answer by another semaphore";
 }
 
 impl Op {

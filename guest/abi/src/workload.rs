@@ -23,11 +23,13 @@ pub enum Workload {
     Block,
     /// Latency and throughput of a network.
     Net,
+    /// Semaphores between two CPUs.
+    Ipc,
 }
 
 impl Workload {
     /// All workloads, in display order.
-    pub const ALL: [Workload; 10] = [
+    pub const ALL: [Workload; 11] = [
         Self::Basic,
         Self::System,
         Self::Stream,
@@ -38,6 +40,7 @@ impl Workload {
         Self::Populate,
         Self::Block,
         Self::Net,
+        Self::Ipc,
     ];
 
     /// Returns the name, as used on command lines.
@@ -53,6 +56,7 @@ impl Workload {
             Self::Populate => "populate",
             Self::Block => "block",
             Self::Net => "net",
+            Self::Ipc => "ipc",
         }
     }
 
@@ -69,6 +73,7 @@ impl Workload {
             Self::Populate => "What does it cost to give a guest memory?",
             Self::Block => "How long does a request to a disk take, and how many are served?",
             Self::Net => "How long does a message to a peer take, and how fast do bytes move?",
+            Self::Ipc => "What does it cost to pass work between two CPUs? (insn: both added up)",
         }
     }
 

@@ -21,9 +21,14 @@ pub fn pin_to_current_cpu() -> Option<()> {
     // SAFETY: takes no arguments.
     let cpu = unsafe { libc::sched_getcpu() };
     let cpu = usize::try_from(cpu).ok()?;
+    set_affinity(&only(cpu)).then_some(())
+}
+
+/// Returns the set of this CPU.
+pub fn only(cpu: usize) -> libc::cpu_set_t {
     // SAFETY: an all-zero set is a valid empty set.
     let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: `CPU_SET` ignores a CPU beyond the set's size.
     unsafe { libc::CPU_SET(cpu, &mut one) };
-    set_affinity(&one).then_some(())
+    one
 }

@@ -9,6 +9,7 @@ use crate::cpu::{affinity, pin_to_current_cpu, set_affinity};
 use crate::drivers::mount_devices;
 use crate::machine::GuestMachine;
 use crate::network::Network;
+use crate::pair;
 use crate::processes::ProcessFamily;
 use crate::region::{has_huge_pages, Region};
 use crate::ticking::{host, own};
@@ -27,7 +28,7 @@ use trapline_abi::populate::{MemoryRequest, NO_HUGE_PAGES};
 use trapline_abi::record::Sender;
 use trapline_abi::{Job, Record, VERSION};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
-use trapline_workloads::{ticks, Block, GuestInfo, Reason, System, Wake};
+use trapline_workloads::{ticks, Block, CpuPair, GuestInfo, Reason, System, Wake};
 
 /// Receiver of frames.
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8]);
@@ -277,6 +278,10 @@ impl System for Linux<'_> {
             Some(Ok(network)) => network.exchange(exchange),
             _ => Err("the network is not open"),
         }
+    }
+
+    fn cpu_pair(&mut self, job: &Job) -> Result<&'static dyn CpuPair, Reason> {
+        pair::pair(job.wake)
     }
 
     fn processes(&mut self) -> Result<&mut ProcessFamily, Reason> {

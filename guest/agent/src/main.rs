@@ -18,6 +18,7 @@ mod interface;
 mod linux;
 mod machine;
 mod network;
+mod pair;
 mod peer;
 mod port;
 mod processes;

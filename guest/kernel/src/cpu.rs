@@ -4,13 +4,25 @@ use core::arch::asm;
 use core::cell::UnsafeCell;
 use trapline_abi::platform::{EXITS_HIGH, EXITS_LOW};
 
+/// Control registers of 64-bit mode (Intel SDM volume 3, 2.5 and 2.2.1), as at direct boot.
+pub mod control {
+    /// PG, NE, ET, MP, PE.
+    pub const CR0_PROTECTED_PAGED: u32 = 0x8000_0033;
+    /// PAE, OSFXSR, OSXMMEXCPT; no SMEP, no SMAP.
+    pub const CR4_PAE_SSE: u32 = 0x620;
+    /// `IA32_EFER`, and its bit LME.
+    pub const EFER: u32 = 0xc000_0080;
+    /// See [`EFER`].
+    pub const EFER_LONG_MODE: u32 = 0x100;
+}
+
 /// Global state.
 ///
-/// There is one CPU, threads are cooperative, and interrupt handlers (vectors.s) access only their
+/// It belongs to the boot CPU, unless its user hands it over ([`crate::smp`]), threads are cooperative, and interrupt handlers (vectors.s) access only their
 /// counters. So a reference is exclusive until the same code takes another one.
 pub struct Global<T>(UnsafeCell<T>);
 
-// SAFETY: there is one CPU, see above.
+// SAFETY: one CPU at a time accesses it, see above.
 unsafe impl<T> Sync for Global<T> {}
 
 impl<T> Global<T> {

@@ -17,6 +17,8 @@ pub const IPI_VECTOR: u32 = 0x30;
 pub const TIMER_VECTOR: u32 = 0x31;
 /// Vector of periodic timers, see [`crate::ticks`].
 pub const TICK_VECTOR: u32 = ticker::VECTOR as u32;
+/// Vector of interrupts that end the halt of another CPU.
+pub const WAKE_VECTOR: u32 = 0x36;
 /// Vector of spurious interrupts; its low bits are ones on every APIC.
 pub const SPURIOUS_VECTOR: u32 = 0x3f;
 
@@ -28,6 +30,7 @@ const SPURIOUS: u64 = LOCAL_APIC + 0xf0;
 const IN_SERVICE: u64 = LOCAL_APIC + 0x100;
 const REQUESTED: u64 = LOCAL_APIC + 0x200;
 const COMMAND: u64 = LOCAL_APIC + 0x300;
+const DESTINATION: u64 = LOCAL_APIC + 0x310;
 const TIMER: u64 = LOCAL_APIC + 0x320;
 const LINE_0: u64 = LOCAL_APIC + 0x350;
 const LINE_1: u64 = LOCAL_APIC + 0x360;
@@ -38,6 +41,10 @@ const DIVIDER: u64 = LOCAL_APIC + 0x3e0;
 const ENABLED: u32 = 1 << 8;
 const MASKED: u32 = 1 << 16;
 const TO_SELF: u32 = 1 << 18 | 1 << 14;
+/// Commands to another CPU (Intel SDM volume 3, figure 11-12): INIT, startup, and a vector, all asserted.
+const INIT: u32 = 0b101 << 8 | ASSERT;
+const STARTUP: u32 = 0b110 << 8 | ASSERT;
+const ASSERT: u32 = 1 << 14;
 const DIVIDE_BY_1: u32 = 0b1011;
 const BY_DEADLINE: u32 = 1 << 18;
 
@@ -194,6 +201,31 @@ impl Apic {
         while ipis() == before {
             pause();
         }
+    }
+}
+
+/// Resets another CPU.
+pub fn send_init(number: u32) {
+    send(number, INIT);
+}
+
+/// Starts another CPU, after [`send_init`], at a page below 1 MiB.
+pub fn send_startup(number: u32, page: u64) {
+    send(number, STARTUP | (page >> 12) as u32);
+}
+
+/// Ends the halt of another CPU.
+#[inline(always)]
+pub fn send_wake(number: u32) {
+    send(number, ASSERT | WAKE_VECTOR);
+}
+
+#[inline(always)]
+fn send(number: u32, command: u32) {
+    // SAFETY: these registers belong to the local APIC, which `Apic::open` has found on the boot CPU.
+    unsafe {
+        mmio_write(DESTINATION, number << 24);
+        mmio_write(COMMAND, command);
     }
 }
 

@@ -6,7 +6,7 @@
 //! [`interrupts`] handles interrupts and halts, [`ticks`] handles periodic timers, [`threads`]
 //! switches threads, [`hypercall`] calls the hypervisor, [`populate`] requests memory, [`xen`] is
 //! the interface to Xen, [`virtio`] the driver of disks,
-//! [`devices`] are those of applications, [`process`] runs programs at ring 3. [`system`] implements `System` for the
+//! [`smp`] starts further CPUs, [`devices`] are those of applications, [`process`] runs programs at ring 3. [`system`] implements `System` for the
 //! workloads. [`fault`] injects faults.
 //!
 //! This crate is compiled twice. In a workspace build it is a stub, whose tests check the parts that
@@ -38,6 +38,8 @@ mod populate;
 mod primitives;
 #[cfg(any(test, trapline_image))]
 mod process;
+#[cfg(any(test, trapline_image))]
+mod smp;
 #[cfg(trapline_image)]
 mod start;
 #[cfg(trapline_image)]

@@ -19,6 +19,10 @@ const STACK_GUARD: u64 = 0x10_0000;
 
 global_asm!(
     include_str!("start/entry.s"),
+    CR0_PROTECTED_PAGED = const cpu::control::CR0_PROTECTED_PAGED,
+    CR4_PAE_SSE = const cpu::control::CR4_PAE_SSE,
+    EFER = const cpu::control::EFER,
+    EFER_LONG_MODE = const cpu::control::EFER_LONG_MODE,
     CODE0 = const selector::CODE0,
     DATA0 = const selector::DATA0,
     CODE3 = const selector::CODE3,
@@ -41,6 +45,7 @@ global_asm!(
     EVENT_VECTOR = const xen::EVENT_VECTOR,
     TICK_VECTOR = const interrupts::TICK_VECTOR,
     VIRTIO_VECTOR = const virtio::VECTOR,
+    WAKE_VECTOR = const interrupts::WAKE_VECTOR,
     SPURIOUS_VECTOR = const interrupts::SPURIOUS_VECTOR,
     END_OF_INTERRUPT = const interrupts::END_OF_INTERRUPT,
 );

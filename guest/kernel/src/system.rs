@@ -6,7 +6,7 @@ use crate::interrupts::{self, can_halt, Apic, Timer};
 use crate::populate::Window;
 use crate::threads::{self, Peer};
 use crate::xen::{self, Events, Xen};
-use crate::{console, devices, memory, process, ticks, virtio};
+use crate::{console, devices, memory, process, smp, ticks, virtio};
 use core::arch::x86_64::__cpuid;
 use core::cell::OnceCell;
 use core::hint::black_box;
@@ -21,7 +21,7 @@ use trapline_abi::platform::{
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{packet::Frames, Job, Need, Op, Record};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
-use trapline_workloads::{Block, Machine, NoProcesses, Reason, System, Wake};
+use trapline_workloads::{Block, CpuPair, Machine, NoProcesses, Reason, System, Wake};
 
 /// State of the kernel, which is both the system and its machine.
 pub struct Kernel {
@@ -277,6 +277,12 @@ impl System for Kernel {
 
     fn send_packets(&mut self, frames: Frames) -> Result<(), Reason> {
         virtio::send_packets(frames)
+    }
+
+    fn cpu_pair(&mut self, job: &Job) -> Result<&'static dyn CpuPair, Reason> {
+        let apic = self.apic()?;
+        smp::start_all(apic, job.cpus)?;
+        smp::pair(apic, job.wake)
     }
 
     fn run_in_process(&mut self, job: &Job) -> bool {

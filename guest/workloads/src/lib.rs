@@ -3,8 +3,8 @@
 //! The image and the Linux agent both call [`run`]. It runs the operations of the job one after
 //! the other and sends the samples of each, or the reason why it was skipped. [`measure`] repeats
 //! and times operations, [`calibration`] measures the cost of that; the operations are in
-//! [`basic`], [`stream`], [`memory`], [`exits`], [`irq`], [`populate`], [`block`], [`net`] and
-//! [`processes`].
+//! [`basic`], [`stream`], [`memory`], [`exits`], [`irq`], [`populate`], [`block`], [`net`],
+//! [`ipc`] and [`processes`].
 #![no_std]
 
 #[cfg(test)]
@@ -15,6 +15,7 @@ pub mod block;
 pub mod calibration;
 mod clock;
 mod exits;
+mod ipc;
 pub mod irq;
 pub mod measure;
 mod memory;
@@ -23,12 +24,15 @@ mod null_device;
 mod populate;
 mod processes;
 pub mod script;
+pub mod semaphore;
 mod stream;
 pub mod system;
 mod timer;
 
 pub use clock::ticks;
-pub use system::{Block, Machine, NoMachine, NoProcesses, Processes, Reason, System, Wake};
+pub use system::{
+    Block, CpuPair, Machine, NoMachine, NoProcesses, Processes, Reason, System, Wake,
+};
 
 use measure::Bench;
 use trapline_abi::record::Sender;
@@ -104,6 +108,7 @@ fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
     populate::run(bench);
     block::run(bench);
     net::run(bench);
+    ipc::run(bench);
     // Last in a kernel, so that all other figures are the same without processes.
     let selects_processes = bench.job.run & Workload::System.set() != 0;
     if !is_process && selects_processes && !bench.system.run_in_process(bench.job) {

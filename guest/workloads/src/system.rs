@@ -5,6 +5,7 @@
 //! ([`NoProcesses`]), and a process usually has no machine. Operations that need one are then
 //! skipped with the reason that the system returns.
 
+use crate::semaphore::Cpu;
 use crate::timer::{InterruptLog, TimerSource, TimerWindow};
 use core::ptr::NonNull;
 use trapline_abi::block::{DiskRequest, Transfer};
@@ -211,6 +212,14 @@ pub trait System {
         Err(NO_SWITCH)
     }
 
+    /// Returns this CPU and a second one, which it starts on the first call.
+    ///
+    /// # Errors
+    /// The reason why there is no second CPU, or why it cannot wait as the job asks.
+    fn cpu_pair(&mut self, _job: &Job) -> Result<&'static dyn CpuPair, Reason> {
+        Err("this system has no second CPU")
+    }
+
     /// Runs the operations of workload `system` in a process, if this system is a kernel that has
     /// processes. Returns false if the caller has to run them itself.
     fn run_in_process(&mut self, _job: &Job) -> bool {
@@ -222,6 +231,19 @@ pub trait System {
     /// # Errors
     /// The reason why there are none.
     fn processes(&mut self) -> Result<&mut Self::Processes, Reason>;
+}
+
+/// Two CPUs, or two threads.
+pub trait CpuPair {
+    /// Runs `second` on the second CPU while `first` runs on this one. Returns when both have returned.
+    ///
+    /// # Errors
+    /// The second CPU cannot run; neither was called.
+    fn run_beside(
+        &self,
+        second: &(dyn Fn(&dyn Cpu) + Sync),
+        first: &mut dyn FnMut(&dyn Cpu),
+    ) -> Result<(), Reason>;
 }
 
 const NO_DISK: Reason = "this system has no disk";

@@ -3,6 +3,7 @@
 use crate::environment::{Environment, Progress, Work};
 use crate::observe::{BootInfo, Recorder};
 use crate::window;
+use trapline_abi::job::WakePolicy;
 use trapline_abi::{Job, Op};
 use trapline_host::clock_check::{check_timers, ClockSampler, HostClocks};
 use trapline_host::facts;
@@ -134,11 +135,15 @@ fn skipped(left_out: &[LeftOut]) -> impl Iterator<Item = Operation> + '_ {
     })
 }
 
-/// Converts the period of a job from nanoseconds or instructions to ticks of the guest's clock.
+/// Converts the times of a job from nanoseconds or instructions to ticks of the guest's clock.
 fn in_ticks(job: Job, unit_per_tick: f64) -> Job {
-    let ticks = (job.period as f64 / unit_per_tick).round();
+    let ticks = |time: u64| ((time as f64 / unit_per_tick).round() as u64).max(1);
     Job {
-        period: (ticks as u64).max(1),
+        period: ticks(job.period),
+        wake: match job.wake {
+            WakePolicy::Poll(time) => WakePolicy::Poll(ticks(time)),
+            other => other,
+        },
         ..job
     }
 }

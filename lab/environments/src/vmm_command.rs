@@ -21,7 +21,7 @@ pub fn image_command(
     let job = Job {
         console: Console::Frames,
         ports: true,
-        ..*job
+        ..guest.job(job)
     };
     let is_process = hypervisor == Hypervisor::Process;
     let has_user_apic = hypervisor == Hypervisor::KvmUserApic;

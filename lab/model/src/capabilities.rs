@@ -167,14 +167,28 @@ impl EnvironmentId {
         !self.is_native() && !self.starts_with_machine()
     }
 
-    /// Returns whether the measured system can have several CPUs. The image runs on one, as
-    /// do user-mode Linux and guests of NOVA, and a simulated machine has one.
+    /// Returns whether the measured Linux can have several CPUs. User-mode Linux, guests of NOVA and
+    /// simulated machines have one.
     pub fn supports_several_cpus(self) -> bool {
         match self.hypervisor() {
             None => self.is_on(Machine::Host),
             Some(Hypervisor::Uml | Hypervisor::Nova) => false,
             Some(_) => self.has_processes(),
         }
+    }
+
+    /// Returns whether the number of its virtual CPUs can be set: of Linux guests, and of the image where a machine
+    /// starts further CPUs by interrupts.
+    pub(crate) fn supports_cpus_setting(self) -> bool {
+        let is_linux = self.supports_several_cpus() && !self.is_native();
+        let starts_cpus = match (self.hypervisor(), self.vmm()) {
+            (None, _) => self.is_on(Machine::Sim),
+            (Some(Hypervisor::Kvm | Hypervisor::Tcg), Some(vmm)) => {
+                !matches!(vmm, Vmm::Custom(_)) && !self.is_on(Machine::SimVmx)
+            }
+            _ => false,
+        };
+        is_linux || !self.has_processes() && starts_cpus && !self.stack().is_nested()
     }
 
     /// Returns whether its VMM can have KVM leave `hlt` to the guest.

@@ -2,6 +2,8 @@
 
 use crate::named::named;
 use crate::scheduling::Scheduling;
+use trapline_abi::job::WakePolicy;
+use trapline_abi::Job;
 
 /// Configuration of a guest, as a launcher gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct GuestConfig {
     pub paging: Paging,
     /// Transparent huge pages of a simulated machine's Linux, if not as its kernel has them.
     pub thp: Option<HugePages>,
+    /// Method by which a CPU of workload `ipc` waits.
+    pub wake: Wake,
 }
 
 /// Maximum of [`GuestConfig::guests`].
@@ -65,7 +69,47 @@ impl GuestConfig {
         state: VcpuState::Mapped,
         paging: Paging::Nested,
         thp: None,
+        wake: Wake::Halt,
     };
+
+    /// Returns the job for the image, with the number of its CPUs.
+    pub fn job(&self, job: &Job) -> Job {
+        Job {
+            cpus: self.cpus,
+            ..*job
+        }
+    }
+}
+
+/// Method by which a CPU of workload `ipc` waits: `--wake`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wake {
+    /// Halts, or sleeps on a futex, until the other CPU wakes it.
+    #[default]
+    Halt,
+    /// Polls for 5 us before it halts.
+    Poll5,
+    /// Polls for 50 us before.
+    Poll50,
+    /// Polls for 500 us before.
+    Poll500,
+    /// Executes `mwait`.
+    Mwait,
+}
+
+named!(Wake { Halt "halt", Poll5 "poll:5", Poll50 "poll:50", Poll500 "poll:500", Mwait "mwait" });
+
+impl Wake {
+    /// Returns the policy of the job, with the time of polling in nanoseconds or instructions.
+    pub const fn policy(self) -> WakePolicy {
+        match self {
+            Self::Halt => WakePolicy::Halt,
+            Self::Poll5 => WakePolicy::Poll(5_000),
+            Self::Poll50 => WakePolicy::Poll(50_000),
+            Self::Poll500 => WakePolicy::Poll(500_000),
+            Self::Mwait => WakePolicy::Mwait,
+        }
+    }
 }
 
 /// Host pages of guest memory: `--pages`.

@@ -238,8 +238,8 @@ mod tests {
             "pin=free,pin=free",
         ];
         expect![[r#"
-            unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, pin, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
-            unknown setting: fast: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, pin, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
+            unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, wake, pin, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
+            unknown setting: fast: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, wake, pin, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
             invalid setting: cpus=9: expected a number from 1 to 8
             invalid setting: cap=0: expected a number from 1 to 100
             invalid setting: memory=0: expected a size like 512M or 2G
@@ -254,13 +254,14 @@ mod tests {
         let overrides: Overrides = "cpus=2,memory=1G,pin=shared,kernel=/k".parse().unwrap();
         let supported = |id| overrides.supported_by(id).to_string();
         assert_eq!(supported(EnvironmentId::HOST), "pin=shared");
-        assert_eq!(supported(EnvironmentId::KVM), "memory=1024M,pin=shared");
-        let linux = "cpus=2,memory=1024M,pin=shared";
-        assert_eq!(supported(EnvironmentId::KVM_LINUX), linux);
-        assert_eq!(supported(EnvironmentId::SIM), "");
-        assert_eq!(supported(EnvironmentId::SIM_KVM), "memory=1024M,kernel=/k");
-        let unsupported = overrides.unsupported_setting(EnvironmentId::KVM).unwrap();
-        expect!["setting 'cpus' is not supported by kvm: leave it out, or choose from kvm/linux, qemu-kvm/linux, qemu-tcg/linux, sim/kvm/linux, sim/qemu-kvm/linux"].assert_eq(&unsupported.to_string());
+        let several = "cpus=2,memory=1024M,pin=shared";
+        assert_eq!(supported(EnvironmentId::KVM), several);
+        assert_eq!(supported(EnvironmentId::KVM_LINUX), several);
+        assert_eq!(supported(EnvironmentId::SIM), "cpus=2");
+        let simulated = "cpus=2,memory=1024M,kernel=/k";
+        assert_eq!(supported(EnvironmentId::SIM_KVM), simulated);
+        let unsupported = overrides.unsupported_setting(EnvironmentId::UML).unwrap();
+        expect!["setting 'cpus' is not supported by uml: leave it out, or choose from kvm, qemu-kvm, qemu-tcg, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, sim, sim/kvm, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux"].assert_eq(&unsupported.to_string());
     }
 
     #[test]
@@ -275,6 +276,6 @@ mod tests {
         let cpus: Overrides = "cpus=2".parse().unwrap();
         assert_eq!(cpus.unsupported_options(EnvironmentId::HOST), None);
         let reason = cpus.unsupported_options(EnvironmentId::UML).unwrap();
-        expect!["--cpus 2 is not supported by uml: leave it out, or choose from kvm/linux, qemu-kvm/linux, qemu-tcg/linux, sim/kvm/linux, sim/qemu-kvm/linux with --env"].assert_eq(&reason);
+        expect!["--cpus 2 is not supported by uml: leave it out, or choose from kvm, qemu-kvm, qemu-tcg, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, sim, sim/kvm, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux with --env"].assert_eq(&reason);
     }
 }

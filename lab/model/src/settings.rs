@@ -15,7 +15,7 @@ use crate::cpus;
 use crate::environment::EnvironmentId;
 use crate::guest_config::{
     Batching, Crossing, GuestConfig, HugePages, MemoryPages, Paging, Spaces, Switch, VcpuState,
-    MOST_GUESTS,
+    Wake, MOST_GUESTS,
 };
 use crate::layers;
 use crate::layers::{Hypervisor, Machine};
@@ -112,8 +112,8 @@ pub const SETTINGS: &[Setting] = &[
         column: "cpus",
         value_type: ValueType::Number(1..=cpus::MOST),
         default: Some("1"),
-        supported_by: |id| id.supports_several_cpus() && id != EnvironmentId::HOST,
-        not_concerned: |id| id == EnvironmentId::HOST,
+        supported_by: EnvironmentId::supports_cpus_setting,
+        not_concerned: |id| id.is_native() && id.has_processes(),
         apply: |value, guest| guest.cpus = value.number(),
         help: "Virtual CPUs of the guest",
         ..ROW
@@ -234,6 +234,17 @@ pub const SETTINGS: &[Setting] = &[
         apply: |value, guest| guest.thp = Some(HugePages::ALL[value.choice()]),
         format: 19,
         help: "Transparent huge pages of the simulated machine's Linux [default: as its kernel has them]",
+        ..ROW
+    },
+    Setting {
+        name: "wake",
+        column: "wake",
+        value_type: ValueType::Choice(&Wake::NAMES),
+        default: Some("halt"),
+        supported_by: |_| true,
+        apply: |value, guest| guest.wake = Wake::ALL[value.choice()],
+        format: 20,
+        help: "Wait for a semaphore in workload ipc: halt, poll for microseconds and then halt, or mwait (docs/ipc.md)",
         ..ROW
     },
     Setting {

@@ -100,7 +100,7 @@ impl Qemu {
         job: &Job,
     ) -> Command {
         let hardware = hardware(kind);
-        self.machine(hardware.options, machine.memory_mib, 1)
+        self.machine(hardware.options, machine.memory_mib, machine.cpus)
             .words(accelerator)
             .words(halts(machine.scheduling.halt))
             .words("-serial null")
@@ -109,7 +109,7 @@ impl Qemu {
             .arg("-kernel")
             .arg(image)
             .arg("-append")
-            .arg(job.to_string())
+            .arg(machine.job(job).to_string())
     }
 
     /// Returns the machine for Linux, with the options `accelerator` and its console on standard error.

@@ -131,6 +131,9 @@ fn other_mechanism(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> 
         op if op.workload() == Workload::System => {
             "processes of the image's own kernel, which has less to do than Linux"
         }
+        op if op.workload() == Workload::Ipc => {
+            "ipc is hlt and an interrupt between CPUs in the image, a futex between threads in Linux"
+        }
         op if op.workload() == Workload::Net => {
             "net is smoltcp over a tap in the image, Linux over the loopback device in a process"
         }

@@ -27,6 +27,7 @@ mod guest;
 mod hostile;
 mod image;
 mod intel;
+mod ipc;
 mod irq;
 mod kernel_build;
 mod linux;

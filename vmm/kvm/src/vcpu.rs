@@ -51,6 +51,10 @@ pub struct KvmVcpu {
     tsc_offset: Option<i64>,
 }
 
+// SAFETY: the pointers lead into the vCPU's page, which it has mapped and which has no other user than kickers, whose
+// flag is atomic. KVM lets another thread run the vCPU (Linux, Documentation/virt/kvm/api.rst, 1).
+unsafe impl Send for KvmVcpu {}
+
 type Run = std::result::Result<Exit, Box<Error>>;
 
 impl KvmVcpu {

@@ -24,6 +24,7 @@ pub mod net;
 pub mod placement;
 pub mod privileges;
 pub mod sandbox;
+pub mod secondary;
 pub mod settings;
 pub mod setup;
 pub mod shell;

@@ -11,7 +11,7 @@ use std::panic;
 use std::sync::Arc;
 use trapline_abi::record::Counter;
 use trapline_abi::{stamp, Stage};
-use trapline_interface::{has_huge_pages, Hypervisor, Missing, Ring0, Vcpu, Vm};
+use trapline_interface::{has_huge_pages, Hypervisor, Ring0, Vcpu, Vm};
 use trapline_kvm::{Kvm, KvmUserApic, KvmVcpu};
 use trapline_machine::console::Console;
 use trapline_machine::events::Events;
@@ -26,7 +26,7 @@ use trapline_machine::stop::exit_status;
 use trapline_machine::ticker::Ticker;
 use trapline_machine::usage::{cpu_time, MemoryUsage};
 use trapline_machine::{
-    descriptors, privileges, sandbox, signals, Failure, Machine, StopReason, VmConfig,
+    descriptors, privileges, sandbox, secondary, signals, Failure, Machine, StopReason, VmConfig,
 };
 use trapline_monitor::{Devices, ExitCounters, ExitCounts};
 use trapline_process::Process;
@@ -60,33 +60,31 @@ fn run(settings: &VmConfig, begun: u64) -> Result<Infallible, Failure> {
     events.stage(Stage::VmmMain, begun);
     match (settings.guest, settings.backend) {
         (Guest::Image, Backend::Kvm) => {
-            run_image(settings, Kvm::open, trapline_kvm::ring0(), events)
+            let mut ready = set_up(settings, Kvm::open, trapline_kvm::ring0())?;
+            let secondary = std::mem::take(&mut ready.secondary);
+            let start = || secondary::start(secondary, settings, |failure| leave(report(failure)));
+            run_ready(settings, ready, events, start)
         }
         (Guest::Image, Backend::KvmUserApic) => {
-            run_image(settings, KvmUserApic::open, trapline_kvm::ring0(), events)
+            let ready = set_up(settings, KvmUserApic::open, trapline_kvm::ring0())?;
+            run_ready(settings, ready, events, || Ok(()))
         }
         (Guest::Image, Backend::Process) => {
             let open = || Ok(Process::configured(settings.process));
-            run_image(settings, open, Ring0::Emulated, events)
+            let ready = set_up(settings, open, Ring0::Emulated)?;
+            run_ready(settings, ready, events, || Ok(()))
         }
-        (Guest::Image, Backend::Xen) => run_ready(settings, adopt(settings)?, events),
+        (Guest::Image, Backend::Xen) => run_ready(settings, adopt(settings)?, events, || Ok(())),
         (Guest::Linux, _) => run_linux(settings, events),
     }
 }
 
-fn run_image<H: Hypervisor<Vm: Send + 'static>>(
-    settings: &VmConfig,
-    open: impl FnOnce() -> Result<H, Missing>,
-    ring0: Ring0,
-    events: Events,
-) -> Result<Infallible, Failure> {
-    run_ready(settings, set_up(settings, open, ring0)?, events)
-}
-
+/// Runs an image. `start_secondary` starts the threads of further vCPUs.
 fn run_ready<V: Vm + Send + 'static>(
     settings: &VmConfig,
     ready: Ready<V>,
     mut events: Events,
+    start_secondary: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<Infallible, Failure> {
     events.stage(Stage::VmCreated, stamp!(VmCreated));
     let Ready {
@@ -95,6 +93,7 @@ fn run_ready<V: Vm + Send + 'static>(
         memory,
         interrupts,
         ring,
+        ..
     } = ready;
     let mut devices = match settings.has_devices() {
         false => None,
@@ -116,6 +115,7 @@ fn run_ready<V: Vm + Send + 'static>(
     if let Some(how) = settings.populate {
         host.memory = Some(Box::new(VmMemory::new(vm, how, has_huge_pages)));
     }
+    start_secondary()?;
     let mut machine = Machine::new(vcpu, host, memory, interrupts, ring);
     sandbox::enter_vcpu_filter(settings.role(), settings.sandbox)?;
     let starting = || {
@@ -129,25 +129,30 @@ fn run_ready<V: Vm + Send + 'static>(
     machine.vcpu.end();
     events.stage(Stage::VmmExit, stamp!(VmmExit));
     if events.wanted() {
-        let exits = machine.exits.counts();
-        let stats = machine.vcpu.stats();
-        let counts = [
-            (
-                Counter::UserExits,
-                Some(exits.all() - stats.string_elements),
-            ),
-            (Counter::KernelExits, stats.kernel_exits),
-            (Counter::PortExits, Some(exits.port)),
-            (Counter::MmioExits, Some(exits.mmio)),
-            (Counter::HaltExits, Some(exits.halt)),
-            (Counter::Unclaimed, Some(machine.devices.io.unclaimed())),
-        ];
+        let counts = image_counts(&mut machine);
         let offset = machine.vcpu.tsc_offset();
         report_counts(&counts, usage.as_ref(), offset, &mut events);
         events.count(Counter::Ring, ring.into());
         events.flush();
     }
     exit_with(reason)
+}
+
+/// Returns the counts of the first vCPU, the only one with devices.
+fn image_counts(machine: &mut Machine<impl Vcpu>) -> [(Counter, Option<u64>); 6] {
+    let exits = machine.exits.counts();
+    let stats = machine.vcpu.stats();
+    [
+        (
+            Counter::UserExits,
+            Some(exits.all() - stats.string_elements),
+        ),
+        (Counter::KernelExits, stats.kernel_exits),
+        (Counter::PortExits, Some(exits.port)),
+        (Counter::MmioExits, Some(exits.mmio)),
+        (Counter::HaltExits, Some(exits.halt)),
+        (Counter::Unclaimed, Some(machine.devices.io.unclaimed())),
+    ]
 }
 
 fn run_linux(settings: &VmConfig, mut events: Events) -> Result<Infallible, Failure> {

@@ -144,7 +144,8 @@ impl VmConfig {
         }
         let is_linux = self.guest == Guest::Linux;
         let has_device_thread = self.ticker || self.has_devices();
-        let helpers = is_linux || has_device_thread || self.serial == SerialMode::Buffered;
+        let has_threads = has_device_thread || self.cpus > 1;
+        let helpers = is_linux || has_threads || self.serial == SerialMode::Buffered;
         match (helpers, self.populate.is_some()) {
             (false, false) => Role::Vcpu,
             (true, false) => Role::VcpuWithHelpers,
@@ -334,9 +335,6 @@ impl VmConfig {
                 1 => match conflict {
                     Some((name, Guest::Image)) => format!("--{name} requires --image"),
                     Some((name, Guest::Linux)) => format!("--{name} requires --kernel"),
-                    None if self.guest == Guest::Image && self.cpus != 1 => {
-                        "--cpus above 1 requires --kernel".into()
-                    }
                     None => return self.check_devices(),
                 },
                 _ => "--image, --kernel and --domain exclude each other, and may be given once"

@@ -17,8 +17,10 @@ use trapline_xen::{DomainConfig, XenVm};
 pub struct Ready<V: Vm> {
     /// The VM, which owns guest memory.
     pub vm: V,
-    /// Its only vCPU.
+    /// Its first vCPU.
     pub vcpu: V::Vcpu,
+    /// Further vCPUs, which wait for INIT and SIPI.
+    pub secondary: Vec<V::Vcpu>,
     /// Guest memory, from address 0.
     pub memory: Arc<Region>,
     /// Address of the guest's interrupt count, if the image has one.
@@ -60,7 +62,12 @@ pub fn set_up<H: Hypervisor>(
         }
         Backend::Xen => None,
     };
-    assemble_in(open, &image, &plan, settings.halt_in_guest, kind, mapped)
+    let spec = VmSpec {
+        halt_in_guest: settings.halt_in_guest,
+        cpus: settings.cpus,
+        ..VmSpec::with(Controllers::Local)
+    };
+    assemble_in(open, &image, &plan, &spec, kind, mapped)
 }
 
 /// Creates a VM that boots `image` according to `plan`.
@@ -72,7 +79,11 @@ pub fn assemble<H: Hypervisor>(
     plan: &Plan<'_>,
     halt_in_guest: bool,
 ) -> Result<Ready<H::Vm>, Failure> {
-    assemble_in(H::open, image, plan, halt_in_guest, (None, None), None)
+    let spec = VmSpec {
+        halt_in_guest,
+        ..VmSpec::with(Controllers::Local)
+    };
+    assemble_in(H::open, image, plan, &spec, (None, None), None)
 }
 
 /// Creates a VM with memory of this kind; `file` is that of the image, if any.
@@ -80,22 +91,22 @@ fn assemble_in<H: Hypervisor>(
     open: impl FnOnce() -> Result<H, Missing>,
     image: &Image<'_>,
     plan: &Plan<'_>,
-    halt_in_guest: bool,
+    spec: &VmSpec,
     kind: Kind,
     file: Option<&MappedFile>,
 ) -> Result<Ready<H::Vm>, Failure> {
     let prepared = prepare(image, plan)?;
-    if halt_in_guest && prepared.boot.system.ring() != 0 {
+    if spec.halt_in_guest && prepared.boot.system.ring() != 0 {
         return Err(Failure::Usage(NO_HALT.to_owned()));
     }
     let memory = fill(plan.memory, kind, &prepared, file)?;
-    let vm = open()?.create_vm(&VmSpec {
-        halt_in_guest,
-        ..VmSpec::with(Controllers::Local)
-    })?;
+    let vm = open()?.create_vm(spec)?;
     vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)?;
     let vcpu = vm.create_vcpu(VcpuId(0), Some(&prepared.boot))?;
+    let others = 1..spec.cpus;
+    let secondary = others.map(|number| vm.create_vcpu(VcpuId(number), None));
     Ok(Ready {
+        secondary: secondary.collect::<Result<_, _>>()?,
         vm,
         vcpu,
         memory,
@@ -122,6 +133,7 @@ pub fn adopt(settings: &VmConfig) -> Result<Ready<XenVm>, Failure> {
         memory: vm.memory(),
         vm,
         vcpu,
+        secondary: Vec::new(),
         interrupts: None,
         ring: 0,
     })

@@ -5,9 +5,11 @@
 //! unknown word with the prefix is an error, because figures of a misunderstood job would be wrong.
 
 mod disk;
+mod wake;
 mod words;
 
 pub use disk::Disk;
+pub use wake::WakePolicy;
 pub use words::{Console, Fault, Shutdown, WaitMode};
 
 use crate::operation::{Op, OpSet};
@@ -33,6 +35,9 @@ pub const LOAD_PREFIX: &str = "trapline-load-";
 /// Time until the first record of a guest in a custom VMM, at most, in seconds of the measuring
 /// clock.
 pub const FIRST_RECORD_SECONDS: u64 = 20;
+
+/// Largest number of CPUs of the image.
+pub const MOST_CPUS: u32 = 8;
 
 /// Measurements and their parameters. Defaults are those of the quick preset on hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +76,10 @@ pub struct Job {
     pub disk_mib: u32,
     /// Number of small requests at depth 32, see [`crate::block::Transfer::requests`].
     pub requests: u32,
+    /// CPUs of the image's machine. Sent only if there are several.
+    pub cpus: u32,
+    /// Method by which a CPU of `ipc` waits. Sent only with `ipc`.
+    pub wake: WakePolicy,
     /// The peer of `net` is behind a network card; otherwise the agent starts one. Sent only if set.
     pub card: bool,
     /// The image checks the frames of another guest, see [`crate::packet`], and measures nothing. Sent only if set.
@@ -110,6 +119,8 @@ impl Job {
         disk: None,
         disk_mib: 256,
         requests: 32_768,
+        cpus: 1,
+        wake: WakePolicy::Halt,
         card: false,
         receiver: false,
         console: Console::Serial,
@@ -163,6 +174,8 @@ impl Job {
             "disk" => self.disk = Some(Disk::from_name(value)?),
             "disk-mib" => self.disk_mib = value.parse().ok().filter(|mib| *mib != 0)?,
             "requests" => self.requests = value.parse().ok()?,
+            "cpus" => self.cpus = value.parse().ok().filter(|n| (1..=MOST_CPUS).contains(n))?,
+            "wake" => self.wake = WakePolicy::parse(value)?,
             "card" => self.card = flag(value)?,
             "receiver" => self.receiver = flag(value)?,
             "console" => self.console = Console::from_name(value)?,
@@ -268,6 +281,12 @@ impl fmt::Display for Job {
 impl Job {
     /// Writes what only some guests have.
     fn write_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.cpus != 1 {
+            write!(f, " trapline.cpus={}", self.cpus)?;
+        }
+        if self.run & Workload::Ipc.set() != 0 {
+            write!(f, " trapline.wake={}", self.wake)?;
+        }
         if self.receiver {
             f.write_str(" trapline.receiver")?;
         }
@@ -315,84 +334,4 @@ impl fmt::Display for InvalidWord<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::string::ToString;
-
-    #[test]
-    fn a_job_is_equal_after_formatting_and_parsing() {
-        let job = Job {
-            run: operations_named("basic").unwrap()
-                | Op::PortOut.bit()
-                | Op::OwnTimer.bit()
-                | Op::Touch9.bit()
-                | Op::Read4k1.bit(),
-            disk: Disk::from_name("vda"),
-            disk_mib: 64,
-            requests: 77,
-            card: true,
-            receiver: true,
-            batches: 7,
-            aligned: true,
-            large_regions: 3,
-            expiries: 2048,
-            period: 250_000,
-            wait_mode: WaitMode::Flood,
-            ring: 3,
-            console: Console::Frames,
-            ports: true,
-            shutdown: Shutdown::Reset,
-            build: 2,
-            fault: Some(Fault::Garble),
-            ..Job::EMPTY
-        };
-        let words = job.to_string();
-        assert!(
-            words.starts_with(
-                "trapline.run=basic,exits/port-out,irq/own-timer,populate/touch-9,block/read-4k-1 "
-            ),
-            "{words}"
-        );
-        assert_eq!(Job::parse(words.split(' ')), Ok(job));
-        assert!(words.contains(" trapline.end=reset "), "{words}");
-        for word in [
-            "end",
-            "period",
-            "large-regions",
-            "disk",
-            "requests",
-            "build",
-        ] {
-            let word = std::format!("trapline.{word}=");
-            assert!(!Job::EMPTY.to_string().contains(&word));
-        }
-        assert!(!job.is_xen_domain());
-        for end in ["xen", "xen-machine"] {
-            let word = std::format!("trapline.end={end}");
-            let parsed = Job::parse([word.as_str()]).unwrap();
-            assert!(parsed.is_xen_domain(), "{end}");
-            assert!(parsed.to_string().ends_with(&word), "{parsed}");
-        }
-        assert_eq!(
-            Job::parse(Job::EMPTY.to_string().split(' ')),
-            Ok(Job::EMPTY)
-        );
-    }
-
-    #[test]
-    fn words_without_prefix_are_ignored_and_invalid_ones_rejected() {
-        assert_eq!(Job::parse(["console=ttyS0", "quiet"]), Ok(Job::EMPTY));
-        for word in [
-            "trapline.rum=basic",
-            "trapline.ring=1",
-            "trapline.end=never",
-            "trapline.period=0",
-            "trapline.between=sleep",
-            "trapline.disk=../vda",
-            "trapline.disk-mib=0",
-            "trapline.run=exits/port-oot",
-        ] {
-            assert_eq!(Job::parse([word]), Err(InvalidWord(word)));
-        }
-    }
-}
+mod tests;

@@ -36,6 +36,7 @@ fn workloads_that_need_one_capability_need_it_for_all_operations() {
     assert_eq!(Need::Hotplug.operations(), Workload::Populate.set());
     assert_eq!(Need::Disk.operations(), Workload::Block.set());
     assert_eq!(Need::Network.operations(), Workload::Net.set());
+    assert_eq!(Need::SecondCpu.operations(), Workload::Ipc.set());
     let boot = Need::Launch.operations() | Need::VirtualMachine.operations();
     assert_eq!(boot, Workload::Boot.set());
 }

@@ -1,5 +1,6 @@
 use super::*;
 use std::collections::BTreeMap;
+use trapline_abi::job::WakePolicy;
 use trapline_abi::{Decoder, Item, Need, Op, Workload};
 
 /// Returns all records of `job` as text.
@@ -73,4 +74,24 @@ fn hello_is_the_first_record_and_done_the_last() {
             .count(),
         2
     );
+}
+
+#[test]
+fn semaphores_between_threads_are_measured_and_mwait_is_skipped() {
+    let job = Job {
+        run: Workload::Ipc.set(),
+        wake: WakePolicy::Poll(1_000),
+        ..small()
+    };
+    let count = |job: &Job, kind: &str| {
+        let records = records(job);
+        let of_kind = records.iter().filter(|record| record.starts_with(kind));
+        of_kind.count()
+    };
+    assert_eq!((count(&job, "End {"), count(&job, "Sample {")), (3, 9));
+    let mwait = Job {
+        wake: WakePolicy::Mwait,
+        ..job
+    };
+    assert_eq!(count(&mwait, "Skip {"), 3);
 }

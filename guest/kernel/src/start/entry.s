@@ -1,10 +1,6 @@
 # Entry points. No SSE here, and no tables are built at run time (tables.s): where ring 0 is
 # emulated, it is slow and has no SSE.
 
-.set CR0_PROTECTED_PAGED, 0x80000033    # PG NE ET MP PE
-.set CR4_PAE_SSE,         0x00000620    # PAE OSFXSR OSXMMEXCPT; no SMEP, no SMAP
-.set EFER,                0xc0000080
-.set EFER_LONG_MODE,      0x100
 .set FLAGS_INTERRUPTS,    0x202
 
 # Marker of the stage, right after the reading of the clock (guest/abi/src/marker.rs). It is the
@@ -25,15 +21,15 @@ trapline_pvh_entry:
     mov dword ptr [trapline_entry_clock], eax
     mov dword ptr [trapline_entry_clock + 4], edx
     lgdt [gdt_pointer]
-    mov eax, CR4_PAE_SSE
+    mov eax, {CR4_PAE_SSE}
     mov cr4, eax
     mov eax, offset trapline_page_table
     mov cr3, eax
-    mov ecx, EFER
+    mov ecx, {EFER}
     rdmsr
-    or eax, EFER_LONG_MODE
+    or eax, {EFER_LONG_MODE}
     wrmsr
-    mov eax, CR0_PROTECTED_PAGED
+    mov eax, {CR0_PROTECTED_PAGED}
     mov cr0, eax
     .byte 0xea                          # ljmp CODE0:pvh_long
     .long pvh_long

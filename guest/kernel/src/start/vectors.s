@@ -34,6 +34,8 @@ trapline_vectors:
     jmp take_tick
     .elseif vector == {VIRTIO_VECTOR}
     jmp trapline_take_virtio
+    .elseif vector == {WAKE_VECTOR}
+    jmp trapline_take_wake
     .elseif vector == {SPURIOUS_VECTOR}
     iretq
     .elseif vector == 6
@@ -196,6 +198,8 @@ trapline_shared:
     .if vector == 2 || vector == 8 || vector == 18
     .byte 2
     .elseif vector == {IPI_VECTOR}
+    .byte 3
+    .elseif vector == {WAKE_VECTOR}
     .byte 3
     .elseif vector == {TIMER_VECTOR}
     .byte 4

@@ -94,6 +94,8 @@ fn unsupported_operations_are_skipped_with_the_reason_of_the_system() {
     Fake::assert_result(Defect::NoNetwork, "net/tcp-send", "Skip");
     Fake::assert_result(Defect::NoNetwork, "net/packet-1500", "Skip");
     Fake::assert_result(Defect::NoProcesses, "system/page-fault", "Skip");
+    Fake::assert_result(Defect::NoSecondCpu, "ipc/item", "Skip");
+    Fake::assert_result(Defect::NoThread, "ipc/wake", "Skip");
     for defect in [Defect::NoRegion, Defect::ShortRegion, Defect::KeepRegion] {
         Fake::assert_result(defect, "populate/attach-3", "Skip");
         Fake::assert_result(defect, "populate/touch-9-2m-prefault", "Skip");

@@ -306,6 +306,7 @@ fn boot(
             expiries: request.irq.expiries(environment, request.preset),
             period: request.irq.period.0,
             wait_mode: request.irq.between,
+            wake: guest.wake.policy(),
             disk_mib,
             requests: request.block.requests(environment),
             ..sizes.job(operations & !of_boot)

@@ -16,6 +16,7 @@ impl VmConfig {
             (self.pages == Some(Pages::Small), "--pages 4k"),
             (self.pages == Some(Pages::Huge), "--pages 2m"),
             (self.populate.is_some(), "--populate"),
+            (self.cpus > 1, "--cpus"),
             (
                 !self.disks.is_empty() && (self.user.is_some() || self.chroot.is_some()),
                 "--disk with --user or --chroot",
@@ -32,6 +33,7 @@ impl VmConfig {
             (self.guest == Guest::Linux, "--kernel"),
             (self.ring == Some(3), "--ring 3"),
             (self.halt_in_guest, "--halt-in-guest"),
+            (self.cpus > 1, "--cpus"),
             (self.ticker, "--ticker"),
             (!self.disks.is_empty(), "--disk"),
             (!self.net.is_empty(), "--net"),
@@ -54,6 +56,7 @@ impl VmConfig {
             (self.prefault.is_some(), "--prefault"),
             (self.populate.is_some(), "--populate"),
             (self.halt_in_guest, "--halt-in-guest"),
+            (self.cpus > 1, "--cpus"),
             (!self.disks.is_empty(), "--disk"),
             (self.has_external_queues(), "--net vhost-user"),
         ];

@@ -136,7 +136,7 @@ fn usage_errors_name_the_option() {
         "--image k --memory lots",
         "--image k --memory 99999999999G",
         "--image k --memory ",
-        "--image k --cpus 2",
+        "--image k --backend process --cpus 2",
         "--kernel k --cpus 9",
         "--kernel k --image i",
         "--image k --initrd i",
@@ -203,7 +203,7 @@ fn usage_errors_name_the_option() {
         --image k --memory lots -> --memory lots: expected a size like 64M
         --image k --memory 99999999999G -> --memory 99999999999G: expected a size like 64M
         --image k --memory  -> --memory : expected a size like 64M
-        --image k --cpus 2 -> --cpus above 1 requires --kernel
+        --image k --backend process --cpus 2 -> --cpus requires --backend kvm
         --kernel k --cpus 9 -> --cpus 9: expected a number from 1 to 8
         --kernel k --image i -> --image, --kernel and --domain exclude each other, and may be given once
         --image k --initrd i -> --initrd requires --kernel

@@ -1,6 +1,7 @@
 //! Fake kernel with one configured defect.
 
 mod machine;
+mod pair;
 mod processes;
 mod system;
 
@@ -48,6 +49,8 @@ pub enum Defect {
     WrongUnit,
     NoRequest,
     NoNetwork,
+    NoSecondCpu,
+    NoThread,
     SlowFirst,
 }
 

@@ -1,5 +1,6 @@
 //! Services of the fake kernel.
 
+use super::pair::{NoThread, Threads};
 use super::{Defect, Fake, SLOW};
 use std::ptr::NonNull;
 use trapline_abi::block::{DiskRequest, Transfer};
@@ -12,7 +13,7 @@ use trapline_abi::{Interrupt, Job, Record};
 use trapline_workloads::irq::{
     run_one_shot_timer, Arrival, InterruptLog, OneShotTimer, TimerSource, TimerWindow,
 };
-use trapline_workloads::{ticks, Block, Reason, System, Wake};
+use trapline_workloads::{ticks, Block, CpuPair, Reason, System, Wake};
 
 impl System for Fake {
     type Machine = Self;
@@ -49,6 +50,13 @@ impl System for Fake {
     }
     fn read_null(&mut self, _: &mut [u8]) -> usize {
         usize::from(self.defect == Defect::FullNullDevice)
+    }
+    fn cpu_pair(&mut self, _: &Job) -> Result<&'static dyn CpuPair, Reason> {
+        match self.defect {
+            Defect::NoSecondCpu => Err("there is one CPU"),
+            Defect::NoThread => Ok(&NoThread),
+            _ => Ok(&Threads),
+        }
     }
     fn start_peer(&mut self) -> Result<(), Reason> {
         Ok(())

@@ -1,0 +1,45 @@
+//! Method by which a CPU waits for a semaphore.
+
+use core::fmt;
+
+/// Method by which a CPU of workload `ipc` waits for a semaphore.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WakePolicy {
+    /// Halts, until an interrupt of the other CPU wakes it. A thread of Linux sleeps on a futex.
+    #[default]
+    Halt,
+    /// Polls for this number of ticks, then halts.
+    Poll(u64),
+    /// Waits for a write to the semaphore with `monitor` and `mwait`.
+    Mwait,
+}
+
+impl WakePolicy {
+    /// Parses what [`fmt::Display`] writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        match (text, text.split_once(':')) {
+            ("halt", _) => Some(Self::Halt),
+            ("mwait", _) => Some(Self::Mwait),
+            (_, Some(("poll", ticks))) => ticks.parse().ok().map(Self::Poll),
+            _ => None,
+        }
+    }
+
+    /// Returns the duration of polling, in ticks.
+    pub const fn poll_ticks(self) -> u64 {
+        match self {
+            Self::Poll(ticks) => ticks,
+            Self::Halt | Self::Mwait => 0,
+        }
+    }
+}
+
+impl fmt::Display for WakePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Halt => f.write_str("halt"),
+            Self::Poll(ticks) => write!(f, "poll:{ticks}"),
+            Self::Mwait => f.write_str("mwait"),
+        }
+    }
+}
