@@ -58,7 +58,7 @@ pub use machine::{console, copy_command_line, job, memory, shutdown, virtio_devi
 mod machine {
     use super::{choose_memory, virtio_devices_of, Range, VirtioDevice};
     use crate::cpu::Global;
-    use crate::xen;
+    use crate::{acpi, xen};
     use trapline_abi::job::{Console, Shutdown};
     use trapline_abi::platform::{MemoryMapEntry, StartInfo, START_INFO_MAGIC};
     use trapline_abi::Job;
@@ -106,10 +106,19 @@ mod machine {
         name.and_then(Console::from_name).unwrap_or(Console::Serial)
     }
 
-    /// Returns the shutdown method, even if the rest of the command line is invalid.
-    pub fn shutdown(command_line: &str) -> Shutdown {
+    /// Returns the shutdown method, even if the rest of the command line is invalid, and keeps the address of
+    /// the ACPI tables for it.
+    ///
+    /// # Safety
+    /// Same contract as [`copy_command_line`].
+    pub unsafe fn shutdown(command_line: &str, start: *const StartInfo) -> Shutdown {
         let name = value(command_line, "trapline.end=");
-        name.and_then(Shutdown::from_name).unwrap_or_default()
+        let shutdown = name.and_then(Shutdown::from_name);
+        if shutdown == Some(Shutdown::PowerOff) {
+            // SAFETY: same contract.
+            acpi::set_root_pointer(unsafe { read(start) }.rsdp);
+        }
+        shutdown.unwrap_or_default()
     }
 
     fn value<'a>(command_line: &'a str, key: &str) -> Option<&'a str> {

@@ -61,7 +61,8 @@ extern "C" fn trapline_main(start: *const StartInfo) -> ! {
     // SAFETY: entry.s passes the address from the VMM, and no memory is allocated yet.
     let command_line = unsafe { boot::copy_command_line(start) };
     console::open(boot::console(command_line));
-    panic::set_shutdown(boot::shutdown(command_line));
+    // SAFETY: as above.
+    panic::set_shutdown(unsafe { boot::shutdown(command_line, start) });
     let job = boot::job(command_line);
     // SAFETY: as above.
     let range = unsafe {

@@ -64,7 +64,7 @@ impl CustomGuest {
             },
             ports: false,
             ring: self.ring,
-            shutdown: Shutdown::Reset,
+            shutdown: Shutdown::PowerOff,
             ..*job
         }
     }

@@ -43,7 +43,7 @@ fn words_are_split_like_a_shell_and_placeholders_filled() {
         "vmm run 'two words' \"\" -m size={memory}M,b={memory_bytes} --cpus={cpus} {image} -c {cmdline}",
     );
     let job = Job {
-        shutdown: Shutdown::Reset,
+        shutdown: Shutdown::PowerOff,
         ..Job::EMPTY
     };
     let expected = [
