@@ -5,7 +5,7 @@
 //! tables, blocks. [`console`] sends records, [`panic`] reports panics and ends the machine, [`acpi`] switches it off,
 //! [`interrupts`] handles interrupts and halts, [`ticks`] handles periodic timers, [`threads`]
 //! switches threads, [`hypercall`] calls the hypervisor, [`populate`] requests memory, [`xen`] is
-//! the interface to Xen, [`virtio`] the driver of disks,
+//! the interface to Xen, [`virtio`] the driver of disks, [`pci`] finds its devices on PCI,
 //! [`devices`] are those of applications, [`process`] runs programs at ring 3. [`system`] implements `System` for the
 //! workloads. [`fault`] injects faults.
 //!
@@ -34,6 +34,8 @@ mod interrupts;
 mod memory;
 #[cfg(trapline_image)]
 mod panic;
+#[cfg(any(test, trapline_image))]
+mod pci;
 #[cfg(trapline_image)]
 mod populate;
 #[cfg(trapline_image)]

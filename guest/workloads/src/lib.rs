@@ -28,7 +28,9 @@ pub mod system;
 mod timer;
 
 pub use clock::ticks;
-pub use system::{Block, Machine, NoMachine, NoProcesses, Processes, Reason, System, Wake};
+pub use system::{
+    Block, Machine, NoMachine, NoProcesses, PciRegisters, Processes, Reason, System, Wake,
+};
 
 use measure::Bench;
 use trapline_abi::record::Sender;

@@ -8,7 +8,7 @@ mod disk;
 mod words;
 
 pub use disk::Disk;
-pub use words::{Console, Fault, Shutdown, WaitMode};
+pub use words::{Console, Fault, Shutdown, Transport, WaitMode};
 
 use crate::operation::{Op, OpSet};
 use crate::workload::Workload;
@@ -85,6 +85,8 @@ pub struct Job {
     pub wait_for_go: bool,
     /// Method by which the image ends the machine. Sent only if it is not the port.
     pub shutdown: Shutdown,
+    /// Transport of the machine's virtio devices. Sent only if it is PCI.
+    pub transport: Transport,
     /// Parallel jobs of a kernel build that replaces all measurements; 0 for no build. Sent only
     /// to the agent, and only if not 0.
     pub build: u32,
@@ -117,6 +119,7 @@ impl Job {
         ring: 0,
         wait_for_go: false,
         shutdown: Shutdown::Port,
+        transport: Transport::Mmio,
         build: 0,
         fault: None,
     };
@@ -170,6 +173,7 @@ impl Job {
             "ring" => self.ring = value.parse().ok().filter(|ring| matches!(ring, 0 | 3))?,
             "wait" => self.wait_for_go = flag(value)?,
             "end" => self.shutdown = Shutdown::from_name(value)?,
+            "transport" => self.transport = Transport::from_name(value)?,
             "build" => self.build = value.parse().ok().filter(|jobs| *jobs != 0)?,
             "fault" => self.fault = Some(Fault::from_name(value)?),
             _ => return None,
@@ -274,6 +278,9 @@ impl Job {
         if self.shutdown != Shutdown::Port {
             write!(f, " trapline.end={}", self.shutdown.name())?;
         }
+        if self.transport != Transport::Mmio {
+            write!(f, " trapline.transport={}", self.transport.name())?;
+        }
         if self.build != 0 {
             write!(f, " trapline.build={}", self.build)?;
         }
@@ -315,84 +322,4 @@ impl fmt::Display for InvalidWord<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::string::ToString;
-
-    #[test]
-    fn a_job_is_equal_after_formatting_and_parsing() {
-        let job = Job {
-            run: operations_named("basic").unwrap()
-                | Op::PortOut.bit()
-                | Op::OwnTimer.bit()
-                | Op::Touch9.bit()
-                | Op::Read4k1.bit(),
-            disk: Disk::from_name("vda"),
-            disk_mib: 64,
-            requests: 77,
-            card: true,
-            receiver: true,
-            batches: 7,
-            aligned: true,
-            large_regions: 3,
-            expiries: 2048,
-            period: 250_000,
-            wait_mode: WaitMode::Flood,
-            ring: 3,
-            console: Console::Frames,
-            ports: true,
-            shutdown: Shutdown::Reset,
-            build: 2,
-            fault: Some(Fault::Garble),
-            ..Job::EMPTY
-        };
-        let words = job.to_string();
-        assert!(
-            words.starts_with(
-                "trapline.run=basic,exits/port-out,irq/own-timer,populate/touch-9,block/read-4k-1 "
-            ),
-            "{words}"
-        );
-        assert_eq!(Job::parse(words.split(' ')), Ok(job));
-        assert!(words.contains(" trapline.end=reset "), "{words}");
-        for word in [
-            "end",
-            "period",
-            "large-regions",
-            "disk",
-            "requests",
-            "build",
-        ] {
-            let word = std::format!("trapline.{word}=");
-            assert!(!Job::EMPTY.to_string().contains(&word));
-        }
-        assert!(!job.is_xen_domain());
-        for end in ["xen", "xen-machine"] {
-            let word = std::format!("trapline.end={end}");
-            let parsed = Job::parse([word.as_str()]).unwrap();
-            assert!(parsed.is_xen_domain(), "{end}");
-            assert!(parsed.to_string().ends_with(&word), "{parsed}");
-        }
-        assert_eq!(
-            Job::parse(Job::EMPTY.to_string().split(' ')),
-            Ok(Job::EMPTY)
-        );
-    }
-
-    #[test]
-    fn words_without_prefix_are_ignored_and_invalid_ones_rejected() {
-        assert_eq!(Job::parse(["console=ttyS0", "quiet"]), Ok(Job::EMPTY));
-        for word in [
-            "trapline.rum=basic",
-            "trapline.ring=1",
-            "trapline.end=never",
-            "trapline.period=0",
-            "trapline.between=sleep",
-            "trapline.disk=../vda",
-            "trapline.disk-mib=0",
-            "trapline.run=exits/port-oot",
-        ] {
-            assert_eq!(Job::parse([word]), Err(InvalidWord(word)));
-        }
-    }
-}
+mod tests;

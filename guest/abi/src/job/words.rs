@@ -60,6 +60,18 @@ named! {
 }
 
 named! {
+    /// Transport of the virtio devices of a machine (virtio 1.2, section 4).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    Transport {
+        /// Registers in memory.
+        #[default]
+        Mmio = "mmio",
+        /// Functions of PCI bus 0.
+        Pci = "pci",
+    }
+}
+
+named! {
     /// Activity of a guest while it waits for an interrupt of workload `irq`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     WaitMode {

@@ -1,0 +1,84 @@
+//! Jobs as text and back.
+
+use super::*;
+use std::string::ToString;
+
+#[test]
+fn a_job_is_equal_after_formatting_and_parsing() {
+    let job = Job {
+        run: operations_named("basic").unwrap()
+            | Op::PortOut.bit()
+            | Op::OwnTimer.bit()
+            | Op::Touch9.bit()
+            | Op::Read4k1.bit(),
+        disk: Disk::from_name("vda"),
+        disk_mib: 64,
+        requests: 77,
+        card: true,
+        receiver: true,
+        batches: 7,
+        aligned: true,
+        large_regions: 3,
+        expiries: 2048,
+        period: 250_000,
+        wait_mode: WaitMode::Flood,
+        ring: 3,
+        console: Console::Frames,
+        ports: true,
+        shutdown: Shutdown::Reset,
+        transport: Transport::Pci,
+        build: 2,
+        fault: Some(Fault::Garble),
+        ..Job::EMPTY
+    };
+    let words = job.to_string();
+    assert!(
+        words.starts_with(
+            "trapline.run=basic,exits/port-out,irq/own-timer,populate/touch-9,block/read-4k-1 "
+        ),
+        "{words}"
+    );
+    assert_eq!(Job::parse(words.split(' ')), Ok(job));
+    assert!(words.contains(" trapline.end=reset "), "{words}");
+    for word in [
+        "end",
+        "period",
+        "large-regions",
+        "disk",
+        "requests",
+        "transport",
+        "build",
+    ] {
+        let word = std::format!("trapline.{word}=");
+        assert!(!Job::EMPTY.to_string().contains(&word));
+    }
+    assert!(!job.is_xen_domain());
+    for end in ["xen", "xen-machine"] {
+        let word = std::format!("trapline.end={end}");
+        let parsed = Job::parse([word.as_str()]).unwrap();
+        assert!(parsed.is_xen_domain(), "{end}");
+        assert!(parsed.to_string().ends_with(&word), "{parsed}");
+    }
+    assert_eq!(
+        Job::parse(Job::EMPTY.to_string().split(' ')),
+        Ok(Job::EMPTY)
+    );
+}
+
+#[test]
+fn words_without_prefix_are_ignored_and_invalid_ones_rejected() {
+    assert_eq!(Job::parse(["console=ttyS0", "quiet"]), Ok(Job::EMPTY));
+    for word in [
+        "trapline.rum=basic",
+        "trapline.ring=1",
+        "trapline.end=never",
+        "trapline.transport=isa",
+        "trapline.period=0",
+        "trapline.between=sleep",
+        "trapline.disk=../vda",
+        "trapline.disk-mib=0",
+        "trapline.run=exits/port-oot",
+    ] {
+        assert_eq!(Job::parse([word]), Err(InvalidWord(word)));
+    }
+}
