@@ -66,8 +66,8 @@ fn invalid_command_is_rejected_before_the_run() {
         &["placeholder {image} or {bzimage} is missing"],
     );
     assert_refused(
-        "vmm {kernel} {cmdline}",
-        &["unknown placeholder '{kernel}'", "{memory} (MiB)"],
+        "vmm {elf} {cmdline}",
+        &["unknown placeholder '{elf}'", "{memory} (MiB)"],
     );
     assert_refused("vmm 'image {image} {cmdline}", &["unterminated quotation"]);
     assert_refused(

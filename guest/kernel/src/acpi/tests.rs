@@ -35,7 +35,7 @@ fn generic(space: u8, address: u64) -> [u8; 12] {
     register
 }
 
-/// As QEMU has them on pc.
+/// Registers of QEMU's pc.
 const PC: Registers = Registers {
     flags: 0,
     pm1a: 0x604,

@@ -113,12 +113,7 @@ fn structures_are_at_the_address_of_the_firmware() {
 
 #[test]
 fn missing_and_high_addresses_are_assigned() {
-    for address in [
-        0,
-        1 << 32,
-        FOUR_GIB - u64::from(SIZE) / 2,
-        u64::MAX & !0x3fff,
-    ] {
+    for address in [0, 1 << 32, FOUR_GIB - u64::from(SIZE) / 2, !0x3fff] {
         let fake = Fake::with_device(address);
         assert_eq!(
             fake.open().map(|found| found.common),
