@@ -147,6 +147,9 @@ pub const VIRTIO_DEVICE_FEATURES: u64 = 0x10;
 /// Offset of the `DeviceFeaturesSel` register, which selects 32 feature bits.
 pub const VIRTIO_DEVICE_FEATURES_SEL: u64 = 0x14;
 
+/// Prefix of a line in which the image names the virtio device that it accesses: a name and the value follow.
+pub const VIRTIO_FACT_PREFIX: &str = "trapline-virtio-";
+
 /// Name of the domain that runs the image under Xen.
 pub const DOMAIN: &str = "trapline";
 

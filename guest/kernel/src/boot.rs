@@ -21,6 +21,24 @@ pub fn choose_memory(
         .max_by_key(|range| range.end - range.start)
 }
 
+/// Addresses that devices of PCI may have: above all RAM of common machines, below I/O APIC and local APIC.
+const DEVICES: Range<u64> = 0x8000_0000..0xfec0_0000;
+
+/// Returns the largest range for devices that no entry of the memory map has, empty if there is none.
+pub fn choose_gap(map: impl Iterator<Item = MemoryMapEntry> + Clone) -> Range<u64> {
+    let ranges = map.map(|entry| entry.address..entry.address.saturating_add(entry.size));
+    let starts = ranges.clone().map(|range| range.end);
+    let starts = starts.chain([DEVICES.start]);
+    let starts = starts.filter(|start| DEVICES.contains(start));
+    let gaps = starts.map(|start| {
+        let behind = ranges.clone().filter(|range| range.end > start);
+        let end = behind.map(|range| range.start.max(start)).min();
+        start..end.map_or(DEVICES.end, |end| end.min(DEVICES.end))
+    });
+    let largest = gaps.max_by_key(|gap| gap.end - gap.start);
+    largest.unwrap_or(DEVICES.start..DEVICES.start)
+}
+
 fn usable(entry: &MemoryMapEntry, image_end: u64) -> Range<u64> {
     let end = entry.address.saturating_add(entry.size).min(FOUR_GIB);
     let start = entry.address.clamp(image_end, FOUR_GIB);
@@ -52,13 +70,13 @@ pub fn virtio_devices_of(command_line: &str) -> impl Iterator<Item = VirtioDevic
 }
 
 #[cfg(trapline_image)]
-pub use machine::{console, copy_command_line, job, memory, shutdown, virtio_devices};
+pub use machine::{console, copy_command_line, device_gap, job, memory, shutdown, virtio_devices};
 
 #[cfg(trapline_image)]
 mod machine {
-    use super::{choose_memory, virtio_devices_of, Range, VirtioDevice};
+    use super::{choose_gap, choose_memory, virtio_devices_of, Range, VirtioDevice};
     use crate::cpu::Global;
-    use crate::xen;
+    use crate::{acpi, xen};
     use trapline_abi::job::{Console, Shutdown};
     use trapline_abi::platform::{MemoryMapEntry, StartInfo, START_INFO_MAGIC};
     use trapline_abi::Job;
@@ -106,10 +124,19 @@ mod machine {
         name.and_then(Console::from_name).unwrap_or(Console::Serial)
     }
 
-    /// Returns the shutdown method, even if the rest of the command line is invalid.
-    pub fn shutdown(command_line: &str) -> Shutdown {
+    /// Returns the shutdown method, even if the rest of the command line is invalid, and keeps the address of
+    /// the ACPI tables for it.
+    ///
+    /// # Safety
+    /// Same contract as [`copy_command_line`].
+    pub unsafe fn shutdown(command_line: &str, start: *const StartInfo) -> Shutdown {
         let name = value(command_line, "trapline.end=");
-        name.and_then(Shutdown::from_name).unwrap_or_default()
+        let shutdown = name.and_then(Shutdown::from_name);
+        if shutdown == Some(Shutdown::PowerOff) {
+            // SAFETY: same contract.
+            acpi::set_root_pointer(unsafe { read(start) }.rsdp);
+        }
+        shutdown.unwrap_or_default()
     }
 
     fn value<'a>(command_line: &'a str, key: &str) -> Option<&'a str> {
@@ -147,14 +174,29 @@ mod machine {
         if info.version == 0 && is_xen_domain {
             return choose(xen::memory_map(), image_end);
         }
+        // SAFETY: same contract.
+        choose(unsafe { memory_map(&info) }, image_end)
+    }
+
+    /// Returns addresses for devices without any, see [`choose_gap`].
+    ///
+    /// # Safety
+    /// Same contract as [`copy_command_line`].
+    pub unsafe fn device_gap(start: *const StartInfo) -> Range<u64> {
+        // SAFETY: same contract.
+        choose_gap(unsafe { memory_map(&read(start)) })
+    }
+
+    /// # Safety
+    /// `info` is from the VMM, and no memory is allocated yet.
+    unsafe fn memory_map(info: &StartInfo) -> impl Iterator<Item = MemoryMapEntry> + Clone {
         let first = info.memory_map as *const MemoryMapEntry;
         if info.version == 0 || first.is_null() {
             panic!("the start info has no memory map; a VMM must pass version 1 or later");
         }
         let entries = info.memory_map_entries.min(MOST_ENTRIES) as usize;
         // SAFETY: the start info has this number of entries at this address.
-        let map = (0..entries).map(|index| unsafe { first.add(index).read_unaligned() });
-        choose(map, image_end)
+        (0..entries).map(move |index| unsafe { first.add(index).read_unaligned() })
     }
 
     fn choose(map: impl Iterator<Item = MemoryMapEntry>, image_end: u64) -> Range<u64> {
@@ -228,6 +270,27 @@ mod tests {
         let devices: Vec<_> = virtio_devices_of(line).collect();
         let device = |address, pin| VirtioDevice { address, pin };
         assert_eq!(devices, [device(0xfeb0_0e00, 12), device(0xfeb0_0c00, 11)]);
+    }
+
+    #[test]
+    fn the_largest_gap_for_devices_is_chosen() {
+        let gap = |map: &[MemoryMapEntry]| choose_gap(map.iter().copied());
+        let ram = entry(MEMORY_RAM, 0x10_0000, 0x1000_0000);
+        assert_eq!(gap(&[ram]), DEVICES);
+        // As on QEMU's q35: configuration space, and firmware.
+        let configuration = entry(MEMORY_RESERVED, 0xb000_0000, 0x1000_0000);
+        let firmware = entry(MEMORY_RESERVED, 0xfffc_0000, 0x4_0000);
+        let map = [firmware, ram, configuration];
+        assert_eq!(gap(&map), 0xc000_0000..DEVICES.end);
+        let large = entry(MEMORY_RAM, 0x10_0000, 0xf000_0000);
+        assert_eq!(gap(&[large, firmware]), 0xf010_0000..DEVICES.end);
+        let all = entry(MEMORY_RAM, 0, u64::MAX);
+        assert!(gap(&[all]).is_empty());
+        let overlapping = [
+            entry(MEMORY_RESERVED, 0x8000_0000, 0x4000_0000),
+            entry(MEMORY_RESERVED, 0x9000_0000, 0x1000_0000),
+        ];
+        assert_eq!(gap(&overlapping), 0xc000_0000..DEVICES.end);
     }
 
     #[test]

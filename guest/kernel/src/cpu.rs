@@ -72,6 +72,14 @@ pub fn in8(port: u16) -> u8 {
     value
 }
 
+/// Writes 16 bits to a port.
+pub fn out16(port: u16, value: u16) {
+    // SAFETY: as in `out8`.
+    unsafe {
+        asm!("out dx, ax", in("dx") port, in("ax") value, options(nostack, preserves_flags));
+    }
+}
+
 /// Writes 32 bits to a port.
 pub fn out32(port: u16, value: u32) {
     // SAFETY: as in `out8`.

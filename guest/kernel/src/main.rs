@@ -2,10 +2,10 @@
 //!
 //! In the order of execution: [`start`] has the two entry points and the tables, which the linker
 //! lays out. [`boot`] reads start info and command line. [`memory`] manages RAM: frames, page
-//! tables, blocks. [`console`] sends records, [`panic`] reports panics and ends the machine,
+//! tables, blocks. [`console`] sends records, [`panic`] reports panics and ends the machine, [`acpi`] switches it off,
 //! [`interrupts`] handles interrupts and halts, [`ticks`] handles periodic timers, [`threads`]
 //! switches threads, [`hypercall`] calls the hypervisor, [`populate`] requests memory, [`xen`] is
-//! the interface to Xen, [`virtio`] the driver of disks,
+//! the interface to Xen, [`virtio`] the driver of disks, [`pci`] finds its devices on PCI,
 //! [`smp`] starts further CPUs, [`devices`] are those of applications, [`process`] runs programs at ring 3. [`system`] implements `System` for the
 //! workloads. [`fault`] injects faults.
 //!
@@ -14,6 +14,8 @@
 //! image.ld).
 #![cfg_attr(trapline_image, no_std, no_main)]
 
+#[cfg(any(test, trapline_image))]
+mod acpi;
 #[cfg(any(test, trapline_image))]
 mod boot;
 #[cfg(trapline_image)]
@@ -32,6 +34,8 @@ mod interrupts;
 mod memory;
 #[cfg(trapline_image)]
 mod panic;
+#[cfg(any(test, trapline_image))]
+mod pci;
 #[cfg(trapline_image)]
 mod populate;
 #[cfg(trapline_image)]

@@ -1,7 +1,7 @@
 //! Panics and the end of the machine.
 
 use crate::cpu::{out32, out8, pause, ring, Global};
-use crate::{console, process, xen};
+use crate::{acpi, console, process, xen};
 use core::arch::asm;
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
@@ -79,7 +79,8 @@ pub fn end(status: u32) -> ! {
             out32(EXIT, status);
             LONG_WAIT
         }
-        Shutdown::Reset => {
+        Shutdown::PowerOff if acpi::power_off() => LONG_WAIT,
+        Shutdown::PowerOff | Shutdown::Reset => {
             out8(KEYBOARD_CONTROLLER, RESET);
             SHORT_WAIT
         }

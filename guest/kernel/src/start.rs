@@ -9,6 +9,7 @@
 
 use crate::{boot, console, cpu, fault, interrupts, memory, panic, process, system, virtio, xen};
 use core::arch::global_asm;
+use trapline_abi::job::Transport;
 use trapline_abi::platform::{selector, StartInfo, NOTE_DIRECT};
 use trapline_abi::record::Sender;
 use trapline_abi::{marker, stamp, Stage, VERSION};
@@ -66,7 +67,8 @@ extern "C" fn trapline_main(start: *const StartInfo) -> ! {
     // SAFETY: entry.s passes the address from the VMM, and no memory is allocated yet.
     let command_line = unsafe { boot::copy_command_line(start) };
     console::open(boot::console(command_line));
-    panic::set_shutdown(boot::shutdown(command_line));
+    // SAFETY: as above.
+    panic::set_shutdown(unsafe { boot::shutdown(command_line, start) });
     let job = boot::job(command_line);
     // SAFETY: as above.
     let range = unsafe {
@@ -76,6 +78,10 @@ extern "C" fn trapline_main(start: *const StartInfo) -> ! {
             job.is_xen_domain(),
         )
     };
+    if job.transport == Transport::Pci {
+        // SAFETY: as above.
+        virtio::set_gap(unsafe { boot::device_gap(start) });
+    }
     memory::add(range.clone());
     // SAFETY: written by entry.s only, before this function.
     let entry = unsafe { trapline_entry_clock };

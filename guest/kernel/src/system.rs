@@ -12,7 +12,7 @@ use core::cell::OnceCell;
 use core::hint::black_box;
 use core::mem;
 use trapline_abi::block::{DiskRequest, Transfer};
-use trapline_abi::job::WaitMode;
+use trapline_abi::job::{Transport, WaitMode};
 use trapline_abi::net::Exchange;
 use trapline_abi::platform::{
     FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC,
@@ -21,7 +21,9 @@ use trapline_abi::platform::{
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{packet::Frames, Job, Need, Op, Record};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
-use trapline_workloads::{Block, CpuPair, Machine, NoProcesses, Reason, System, Wake};
+use trapline_workloads::{
+    Block, CpuPair, Machine, NoProcesses, PciRegisters, Reason, System, Wake,
+};
 
 /// State of the kernel, which is both the system and its machine.
 pub struct Kernel {
@@ -37,6 +39,9 @@ pub struct Kernel {
     xen: Result<Xen, Reason>,
     events: OnceCell<Result<Events, Reason>>,
     window: OnceCell<Result<Window, Reason>>,
+    transport: Transport,
+    /// Registers of a virtio device on PCI.
+    pci: OnceCell<Result<PciRegisters, Reason>>,
     /// Reason why there are no processes.
     no_processes: Reason,
 }
@@ -56,6 +61,8 @@ impl Kernel {
             xen: is_xen.then(Xen::here).ok_or("not a Xen domain"),
             events: OnceCell::new(),
             window: OnceCell::new(),
+            transport: job.transport,
+            pci: OnceCell::new(),
             no_processes: "this kernel is not a process",
         }
     }
@@ -301,6 +308,9 @@ impl Machine for Kernel {
         match op.need() {
             Need::ScratchRegister => scratch_register(),
             Need::SerialPort => scratch_register().or_else(floating_bus),
+            Need::VirtioTransport | Need::VirtioDevice if self.transport == Transport::Pci => {
+                self.pci.get_or_init(virtio::pci_registers).map(drop)
+            }
             Need::VirtioTransport => transport(),
             Need::VirtioDevice => transport().and_then(|()| device()),
             Need::Hypercall => self.hypercall_instruction().map(drop),
@@ -320,6 +330,13 @@ impl Machine for Kernel {
     #[inline(always)]
     fn port_in(&mut self, port: u16) -> u8 {
         in8(port)
+    }
+
+    fn pci_registers(&mut self) -> Option<PciRegisters> {
+        match self.transport {
+            Transport::Mmio => None,
+            Transport::Pci => self.pci.get_or_init(virtio::pci_registers).ok(),
+        }
     }
 
     #[inline(always)]

@@ -31,7 +31,7 @@ mod timer;
 
 pub use clock::ticks;
 pub use system::{
-    Block, CpuPair, Machine, NoMachine, NoProcesses, Processes, Reason, System, Wake,
+    Block, CpuPair, Machine, NoMachine, NoProcesses, PciRegisters, Processes, Reason, System, Wake,
 };
 
 use measure::Bench;

@@ -362,6 +362,15 @@ impl Processes for NoProcesses {
     }
 }
 
+/// Registers of a virtio device on PCI (virtio 1.2, section 4.1.4.3), by their addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PciRegisters {
+    /// The register that selects 32 feature bits.
+    pub selector: u64,
+    /// The register with the selected feature bits.
+    pub features: u64,
+}
+
 /// Access to the machine.
 ///
 /// Methods with a default body are needed by the kernel only: no other implementation supports the
@@ -378,6 +387,11 @@ pub trait Machine {
 
     /// Reads a byte from a port.
     fn port_in(&mut self, port: u16) -> u8;
+
+    /// Returns registers of a virtio device if the machine has its devices on PCI.
+    fn pci_registers(&mut self) -> Option<PciRegisters> {
+        None
+    }
 
     /// Reads 32 bits of device memory at physical address `address`.
     fn mmio_read(&mut self, address: u64) -> u32;

@@ -87,7 +87,7 @@ fn parts(args: &BisectArgs, environments: &[EnvironmentId]) -> Option<PathBuf> {
 fn vmm_files(args: &BisectArgs, environments: &[EnvironmentId]) -> Vec<PathBuf> {
     let vmms = environments.iter().filter_map(|id| match id.custom_vmm()? {
         OPTION_VMM => args.run_options.environment_options.vmm.clone(),
-        name => CustomVmm::defined(name).ok(),
+        name => CustomVmm::defined(name, id.stack().guest).ok(),
     });
     vmms.flat_map(|vmm| vmm.relative_paths()).collect()
 }

@@ -1,6 +1,7 @@
-//! Guests of custom VMMs: the image in one on this host, and what simulated machines have in common with it.
+//! Guests of custom VMMs: the image or a Linux in one on this host, and what simulated machines have in common with it.
 
 use crate::launch::BootClock;
+use crate::linux_guest::Linux;
 use crate::process_guest::GuestCommand;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -9,10 +10,11 @@ use trapline_abi::Job;
 use trapline_host::custom_vmm::{CustomGuest, CustomVmm};
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
-use trapline_host::Error;
+use trapline_host::{Error, Facts};
 use trapline_model::GuestConfig;
 use trapline_sim::bzimage;
 use trapline_sim::script::Script;
+use trapline_sim::settings::Settings;
 
 /// Returns a custom VMM with the image at `image`, without files of its own.
 ///
@@ -29,6 +31,8 @@ pub fn custom_guest(
         vmm,
         image: image.to_owned(),
         bzimage: PathBuf::new(),
+        initramfs: PathBuf::new(),
+        options: String::new(),
         config: PathBuf::new(),
         home: PathBuf::new(),
         is_wrapped: false,
@@ -51,19 +55,25 @@ pub fn launch(script: &mut Script, custom: &CustomGuest, command: &Command, job:
     script.launch_foreign(command, custom.is_wrapped);
 }
 
-/// The image in a custom VMM, with a home directory for the VMM and the files that Trapline makes for it.
-pub struct ImageInCustomVmm {
+/// A guest in a custom VMM, with a home directory for the VMM and the files that Trapline makes for it.
+pub struct GuestInCustomVmm {
     custom: CustomGuest,
+    facts: Facts,
     /// Removed when dropped.
     _home: TempDir,
 }
 
-impl ImageInCustomVmm {
+impl GuestInCustomVmm {
     /// Returns the image in `vmm`.
     ///
     /// # Errors
     /// Its program does not exist, or no file can be written.
-    pub fn new(vmm: CustomVmm, image: &Path, guest: &GuestConfig, ring: u8) -> Result<Self, Error> {
+    pub fn image(
+        vmm: CustomVmm,
+        image: &Path,
+        guest: &GuestConfig,
+        ring: u8,
+    ) -> Result<Self, Error> {
         let home = TempDir::new().map_err(Error::file(std::env::temp_dir()))?;
         let bzimage = home.path().join("bzimage");
         if vmm.wants_bzimage() {
@@ -76,12 +86,35 @@ impl ImageInCustomVmm {
                 home: home.path().to_owned(),
                 ..custom_guest(vmm, image, guest, ring)?
             },
+            facts: Facts::new(),
+            _home: home,
+        })
+    }
+
+    /// Returns a Linux guest in `vmm`.
+    ///
+    /// # Errors
+    /// A program, a part or the kernel does not exist, or no file can be written.
+    pub fn linux(vmm: CustomVmm, settings: &Settings, guest: &GuestConfig) -> Result<Self, Error> {
+        let home = TempDir::new().map_err(Error::file(std::env::temp_dir()))?;
+        let linux = Linux::new(settings, guest)?;
+        let initramfs = home.path().join("initramfs");
+        std::fs::write(&initramfs, linux.root.bytes()?).map_err(Error::file(&initramfs))?;
+        Ok(Self {
+            custom: CustomGuest {
+                initramfs,
+                options: linux.options(),
+                config: home.path().join("config"),
+                home: home.path().to_owned(),
+                ..custom_guest(vmm, &linux.kernel, guest, 0)?
+            },
+            facts: linux.facts()?,
             _home: home,
         })
     }
 }
 
-impl GuestCommand for ImageInCustomVmm {
+impl GuestCommand for GuestInCustomVmm {
     fn command(&self, job: &Job) -> Result<Command, Error> {
         let config = &self.custom.config;
         if let Some(text) = self.custom.config_text(job) {
@@ -97,6 +130,10 @@ impl GuestCommand for ImageInCustomVmm {
 
     fn clock(&self) -> BootClock {
         BootClock::Guest
+    }
+
+    fn facts(&self) -> Facts {
+        self.facts.clone()
     }
 
     fn custom(&self) -> Option<&CustomGuest> {

@@ -168,8 +168,8 @@ impl Layered {
 
     /// Returns the custom VMM.
     fn vmm(&self) -> Result<CustomVmm, Error> {
-        self.settings
-            .custom_vmm(self.id.custom_vmm().unwrap_or_default())
+        let name = self.id.custom_vmm().unwrap_or_default();
+        self.settings.custom_vmm(name, self.id.stack().guest)
     }
 
     fn qemu(&self) -> Result<Qemu, Error> {

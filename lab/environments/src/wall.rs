@@ -1,6 +1,6 @@
 //! Environments of this host: the agent as a process, and the image in a VMM.
 
-use crate::custom_vmm::ImageInCustomVmm;
+use crate::custom_vmm::GuestInCustomVmm;
 use crate::disk;
 use crate::environment::Guest;
 use crate::guest_disk::GuestDisk;
@@ -42,7 +42,13 @@ pub fn launch(
             agent: settings.parts.get(Part::Agent)?,
             settings: settings.clone(),
         }),
-        (layers::Guest::Linux, Some(level)) => linux_guest::guest_command(level, settings, guest)?,
+        (layers::Guest::Linux, Some(level)) => match level.vmm {
+            Some(Vmm::Custom(name)) => {
+                let vmm = settings.custom_vmm(name, layers::Guest::Linux)?;
+                Box::new(GuestInCustomVmm::linux(vmm, settings, guest)?)
+            }
+            _ => linux_guest::guest_command(level, settings, guest)?,
+        },
         (layers::Guest::Image, Some(level)) => image_in_vmm(level, settings, image, guest)?,
     };
     let programs = LoadPrograms {
@@ -88,9 +94,9 @@ fn image_in_vmm(
             })
         }
         Some(Vmm::Custom(name)) => {
-            let vmm = settings.custom_vmm(name)?;
+            let vmm = settings.custom_vmm(name, layers::Guest::Image)?;
             let ring = Hardware::of_host().ring();
-            Box::new(ImageInCustomVmm::new(vmm, &image, &guest, ring)?)
+            Box::new(GuestInCustomVmm::image(vmm, &image, &guest, ring)?)
         }
         None => return Err(Error::unavailable("no VMM starts this guest")),
     })

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 use trapline_abi::job::FIRST_RECORD_SECONDS;
-use trapline_model::vmms::{self, Definition, ImageFormat, Transport};
+use trapline_model::layers::Guest;
+use trapline_model::vmms::{self, Console, Definition, ImageFormat, Transport};
 
 /// Time limit for the first record of a guest.
 pub const FIRST_RECORD_TIMEOUT: Duration = Duration::from_secs(FIRST_RECORD_SECONDS);
@@ -44,7 +45,9 @@ pub struct CustomVmm {
     variables: BTreeMap<String, String>,
     /// Text of the configuration file.
     config: Option<Vec<Piece>>,
+    console: Console,
     transport: Transport,
+    guest: Guest,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,22 +69,33 @@ enum Placeholder {
     MemoryBytes,
     /// The number of virtual CPUs.
     Cpus,
-    /// The image's command line, in one piece.
+    /// The kernel of a Linux guest.
+    Kernel,
+    /// Its initramfs.
+    Initramfs,
+    /// The guest's command line, in one piece.
     CommandLine,
     /// The configuration file.
     Config,
 }
 
 impl Placeholder {
-    const NAMES: [(&'static str, Placeholder); 7] = [
+    const NAMES: [(&'static str, Placeholder); 9] = [
         ("image", Placeholder::Image),
         ("bzimage", Placeholder::BzImage),
         ("memory", Placeholder::Memory),
         ("memory_bytes", Placeholder::MemoryBytes),
         ("cpus", Placeholder::Cpus),
+        ("kernel", Placeholder::Kernel),
+        ("initramfs", Placeholder::Initramfs),
         ("cmdline", Placeholder::CommandLine),
         ("config", Placeholder::Config),
     ];
+
+    fn name(self) -> &'static str {
+        let known = Self::NAMES.iter().find(|(_, place)| *place == self);
+        known.map_or("", |(name, _)| name)
+    }
 
     fn from_name(name: &str) -> Option<Self> {
         let known = Self::NAMES.iter().find(|(known, _)| *known == name);
@@ -104,8 +118,11 @@ pub enum InvalidCommand {
     /// A configuration file is named and not given, or the other way round.
     #[error("{{config}} in the command and the key config of [vmm.NAME] go together")]
     Config,
+    /// A placeholder is one of another kind of guest.
+    #[error("placeholder {{{0}}} is one of another guest: {{image}} and {{bzimage}} are those of the image, {{kernel}} and {{initramfs}} of Linux guests, key linux")]
+    OtherGuest(&'static str),
     /// A placeholder is unknown.
-    #[error("unknown placeholder '{{{0}}}'; there are {{image}}, {{bzimage}}, {{memory}} (MiB), {{memory_bytes}}, {{cpus}}, {{cmdline}} and {{config}}")]
+    #[error("unknown placeholder '{{{0}}}'; there are {{image}}, {{bzimage}}, {{memory}} (MiB), {{memory_bytes}}, {{cpus}}, {{cmdline}}, {{config}}, and {{kernel}} and {{initramfs}} for Linux guests")]
     Unknown(String),
 }
 
@@ -124,10 +141,18 @@ impl TryFrom<Definition> for CustomVmm {
     type Error = InvalidCommand;
 
     fn try_from(definition: Definition) -> Result<Self, InvalidCommand> {
+        let vmm = Self::parse(definition)?;
+        vmm.check().map(|()| vmm)
+    }
+}
+
+impl CustomVmm {
+    /// Returns the VMM of a definition, unchecked.
+    fn parse(definition: Definition) -> Result<Self, InvalidCommand> {
         let words = shlex::split(&definition.command).ok_or(InvalidCommand::Unquoted)?;
         let words = words.iter().map(|word| pieces(word));
         let config = definition.config.as_deref().map(pieces).transpose()?;
-        let vmm = Self {
+        Ok(Self {
             source: "--vmm".to_owned(),
             text: definition.command.trim().to_owned(),
             words: words.collect::<Result<_, _>>()?,
@@ -135,18 +160,17 @@ impl TryFrom<Definition> for CustomVmm {
             files: definition.files,
             variables: definition.env,
             config,
+            console: definition.console,
             transport: definition.transport,
-        };
-        vmm.check().map(|()| vmm)
+            guest: Guest::Image,
+        })
     }
-}
 
-impl CustomVmm {
-    /// Returns the VMM that a plan or the configuration defines as `[vmm.NAME]`.
+    /// Returns the VMM that a plan or the configuration defines as `[vmm.NAME]`, with its command for a kind of guest.
     ///
     /// # Errors
-    /// Nothing defines it, or its command is invalid.
-    pub fn defined(name: &str) -> Result<Self, Error> {
+    /// Nothing defines it or that command, or the command is invalid.
+    pub fn defined(name: &str, guest: Guest) -> Result<Self, Error> {
         let source = format!("vmm.{name}");
         let Some(definition) = vmms::definition(name) else {
             return Err(Error::missing(
@@ -154,9 +178,34 @@ impl CustomVmm {
                 format!("add [{source}] with its command to the plan or to ~/.config/trapline/config.toml"),
             ));
         };
-        let vmm = Self::try_from(definition);
+        let vmm =
+            match guest {
+                Guest::Image => Self::try_from(definition),
+                Guest::Linux => match definition.linux.clone() {
+                    Some(command) => Self::with_linux(definition, command),
+                    None => return Err(Error::missing(
+                        format!("{source} has no command for Linux guests"),
+                        "add linux = 'COMMAND with {kernel} {initramfs} {memory} {cpus} {cmdline}'",
+                    )),
+                },
+            };
         let vmm = vmm.map_err(|error| Error::unavailable(format!("{source}: {error}")))?;
         Ok(Self { source, ..vmm })
+    }
+
+    /// Returns the VMM with its command for Linux guests.
+    fn with_linux(definition: Definition, command: String) -> Result<Self, InvalidCommand> {
+        let config = definition.linux_config.clone();
+        let vmm = Self::parse(Definition {
+            command,
+            config,
+            ..definition
+        })?;
+        let vmm = Self {
+            guest: Guest::Linux,
+            ..vmm
+        };
+        vmm.check().map(|()| vmm)
     }
 
     fn check(&self) -> Result<(), InvalidCommand> {
@@ -164,17 +213,42 @@ impl CustomVmm {
         if !matches!(first, Some([Piece::Text(_)])) {
             return Err(InvalidCommand::NoProgram);
         }
-        if !self.has(Placeholder::Image) && !self.has(Placeholder::BzImage) {
-            return Err(InvalidCommand::Missing("{image} or {bzimage}"));
-        }
-        match self.has(Placeholder::CommandLine) {
-            true => Ok(()),
-            false => Err(InvalidCommand::Missing("{cmdline}")),
-        }?;
+        self.check_placeholders()?;
         match self.config.is_some() == self.has(Placeholder::Config) {
             true => Ok(()),
             false => Err(InvalidCommand::Config),
         }
+    }
+
+    /// Checks that the placeholders are those of the kind of guest.
+    fn check_placeholders(&self) -> Result<(), InvalidCommand> {
+        let others: &[Placeholder] = match self.guest {
+            Guest::Image => &[Placeholder::Kernel, Placeholder::Initramfs],
+            Guest::Linux => &[Placeholder::Image, Placeholder::BzImage],
+        };
+        if let Some(place) = others.iter().find(|place| self.has(**place)) {
+            return Err(InvalidCommand::OtherGuest(place.name()));
+        }
+        let required: &[(&[Placeholder], &str)] = match self.guest {
+            Guest::Image => &[
+                (
+                    &[Placeholder::Image, Placeholder::BzImage],
+                    "{image} or {bzimage}",
+                ),
+                (&[Placeholder::CommandLine], "{cmdline}"),
+            ],
+            Guest::Linux => &[
+                (&[Placeholder::Kernel], "{kernel}"),
+                (&[Placeholder::Initramfs], "{initramfs}"),
+                (&[Placeholder::CommandLine], "{cmdline}"),
+            ],
+        };
+        for (places, names) in required {
+            if !places.iter().any(|place| self.has(*place)) {
+                return Err(InvalidCommand::Missing(names));
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether the command or the configuration file has a placeholder.

@@ -145,8 +145,7 @@ impl EnvironmentId {
     /// `None` if no environment can have this name.
     pub fn from_recorded(name: &str) -> Option<Self> {
         Self::from_name(name).or_else(|| {
-            let vmm = name.strip_prefix("sim/").unwrap_or(name);
-            Self::define_vmm(vmm, None).ok()?;
+            Self::define_vmm(vmms::vmm_of(name), None).ok()?;
             Self::from_name(name)
         })
     }

@@ -1,5 +1,5 @@
-//! VMMs that plan files and the user's configuration define: `[vmm.NAME]` adds the environments `NAME` and
-//! `sim/NAME` to the table of this process.
+//! VMMs that plan files and the user's configuration define: `[vmm.NAME]` adds the environments `NAME`, `NAME/linux`,
+//! `sim/NAME` and `sim/NAME/linux` to the table of this process.
 
 use crate::layers::{Guest, Level, Machine, Stack};
 use serde::Deserialize;
@@ -13,8 +13,13 @@ const MAX_VMMS: usize = 64;
 /// Most characters of a name.
 const MAX_NAME: usize = 24;
 
-/// Environments of a VMM, in table order: their prefixes and machines.
-const MACHINES: [(&str, Machine); 2] = [("", Machine::Host), ("sim/", Machine::Sim)];
+/// Environments of a VMM, in table order: their machines and guests.
+const ENVIRONMENTS: [(Machine, Guest); 4] = [
+    (Machine::Host, Guest::Image),
+    (Machine::Host, Guest::Linux),
+    (Machine::Sim, Guest::Image),
+    (Machine::Sim, Guest::Linux),
+];
 
 /// A `[vmm.NAME]` as deserialized.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -35,7 +40,15 @@ pub struct Definition {
     pub config: Option<String>,
     /// Device that the records of the guest leave through.
     #[serde(default)]
+    pub console: Console,
+    /// Transport of its virtio devices.
+    #[serde(default)]
     pub transport: Transport,
+    /// Command for a Linux guest, with placeholders.
+    pub linux: Option<String>,
+    /// Text of the configuration file of that command.
+    #[serde(rename = "linux-config")]
+    pub linux_config: Option<String>,
 }
 
 /// Format of the file that a VMM boots: `format`.
@@ -54,10 +67,10 @@ impl ImageFormat {
     pub const NAMES: [&str; 2] = ["pvh", "bzimage"];
 }
 
-/// Device that the records of a guest leave through: `transport`.
+/// Device that the records of a guest leave through: `console`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Transport {
+pub enum Console {
     /// The first serial port.
     #[default]
     Serial,
@@ -65,9 +78,25 @@ pub enum Transport {
     Debugcon,
 }
 
-impl Transport {
+impl Console {
     /// The names of all values.
     pub const NAMES: [&str; 2] = ["serial", "debugcon"];
+}
+
+/// Transport of the virtio devices of a VMM: `transport`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Registers in memory.
+    #[default]
+    Mmio,
+    /// Functions of PCI bus 0.
+    Pci,
+}
+
+impl Transport {
+    /// The names of all values.
+    pub const NAMES: [&str; 2] = ["mmio", "pci"];
 }
 
 /// A name that no VMM can have.
@@ -89,7 +118,7 @@ struct Vmm {
     name: &'static str,
     /// `None` if a stored run has figures of it and nothing defines it.
     definition: Option<Definition>,
-    environments: [Row; MACHINES.len()],
+    environments: [Row; ENVIRONMENTS.len()],
 }
 
 /// The row of an environment.
@@ -121,12 +150,12 @@ pub fn position(name: &str) -> Option<usize> {
 
 /// Returns the number of environments of all VMMs.
 pub(crate) fn environments() -> usize {
-    with_vmms(|all| all.len() * MACHINES.len())
+    with_vmms(|all| all.len() * ENVIRONMENTS.len())
 }
 
 /// Returns the row at an index below [`environments`].
 pub(crate) fn environment(index: usize) -> Row {
-    with_vmms(|all| all[index / MACHINES.len()].environments[index % MACHINES.len()])
+    with_vmms(|all| all[index / ENVIRONMENTS.len()].environments[index % ENVIRONMENTS.len()])
 }
 
 /// Adds a VMM. If it is known, a definition replaces its definition.
@@ -147,29 +176,42 @@ pub(crate) fn add(name: &str, definition: Option<&Definition>) -> Result<(), Inv
     }
     let name: &'static str = String::leak(name.to_owned());
     let levels: &'static [Level] = Vec::leak(vec![Level::custom(name)]);
-    let row = |(prefix, machine)| Row {
-        name: String::leak(format!("{prefix}{name}")),
-        stack: Stack {
+    let row = |(machine, guest)| {
+        let stack = Stack {
             machine,
             levels,
-            guest: Guest::Image,
-        },
-        description: String::leak(description(name, machine)),
+            guest,
+        };
+        Row {
+            name: String::leak(stack.name()),
+            stack,
+            description: String::leak(description(name, &stack)),
+        }
     };
     all.push(Vmm {
         name,
         definition: definition.cloned(),
-        environments: MACHINES.map(row),
+        environments: ENVIRONMENTS.map(row),
     });
     Ok(())
 }
 
-fn description(name: &str, machine: Machine) -> String {
-    let place = match machine {
+/// Returns the name of the VMM in the name of one of its environments.
+pub(crate) fn vmm_of(environment: &str) -> &str {
+    let name = environment.strip_prefix("sim/").unwrap_or(environment);
+    name.strip_suffix("/linux").unwrap_or(name)
+}
+
+fn description(name: &str, stack: &Stack) -> String {
+    let place = match stack.machine {
         Machine::Host => "",
         _ => ", on KVM on the simulated machine",
     };
-    format!("the image in the VMM of [vmm.{name}]{place}")
+    let guest = match stack.guest {
+        Guest::Image => "the image",
+        Guest::Linux => "a Linux guest",
+    };
+    format!("{guest} in the VMM of [vmm.{name}]{place}")
 }
 
 fn is_valid(name: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Defined VMMs, in a process of their own: they add rows to the table of environments.
 
 use expect_test::expect;
-use trapline_model::vmms::{definition, Definition, ImageFormat, InvalidName, Transport};
+use trapline_model::vmms::{definition, Console, Definition, ImageFormat, InvalidName, Transport};
 use trapline_model::{file, Clock, EnvironmentId};
 
 fn define(name: &str, command: &str) -> Result<(), InvalidName> {
@@ -17,7 +17,7 @@ fn command(name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_defined_vmm_adds_two_environments() {
+fn a_defined_vmm_adds_environments() {
     define("fc-1", "fc {image} {cmdline}").unwrap();
     let [here, simulated] =
         ["fc-1", "sim/fc-1"].map(|name| EnvironmentId::from_name(name).unwrap());
@@ -31,6 +31,11 @@ fn a_defined_vmm_adds_two_environments() {
         ["fc-1", "sim/fc-1"]
     );
     assert!(here.is_custom() && simulated.is_custom() && simulated.has_baseline());
+    for name in ["fc-1/linux", "sim/fc-1/linux"] {
+        let linux = EnvironmentId::from_name(name).unwrap();
+        assert_eq!(linux.stack().name(), name);
+        assert!(linux.is_linux_guest() && linux.is_custom() && !linux.has_baseline());
+    }
     assert!(EnvironmentId::all().any(|id| id == simulated));
     assert_eq!(
         EnvironmentId::from_stack(simulated.stack()),
@@ -40,7 +45,7 @@ fn a_defined_vmm_adds_two_environments() {
 
 #[test]
 fn a_later_definition_replaces_the_command() {
-    EnvironmentId::from_recorded("sim/crosvm").unwrap();
+    EnvironmentId::from_recorded("sim/crosvm/linux").unwrap();
     assert_eq!(command("crosvm"), None);
     for text in ["crosvm run", "crosvm --new run"] {
         define("crosvm", text).unwrap();
@@ -73,7 +78,7 @@ fn invalid_names_are_rejected() {
         VMM 'custom': an environment has this name: choose another
         VMM 'qemu-tcg': an environment has this name: choose another
         VMM 'sim-vmx': an environment has this name: choose another"#]].assert_eq(&names.map(error).join("\n"));
-    assert_eq!(EnvironmentId::from_recorded("sim/nested/linux"), None);
+    assert_eq!(EnvironmentId::from_recorded("sim/nested/kvm"), None);
 }
 
 #[test]
@@ -93,7 +98,9 @@ fn plans_and_the_configuration_define_vmms() {
 #[test]
 fn definitions_have_files_variables_and_a_configuration() {
     let text = "[vmm.full]\ncommand = 'full {config}'\nformat = 'bzimage'\nfiles = ['/a/fw']\n\
-                env = { A = 'b' }\nconfig = '{image} {cmdline}'\ntransport = 'debugcon'\n";
+                env = { A = 'b' }\nconfig = '{image} {cmdline}'\nconsole = 'debugcon'\n\
+                transport = 'pci'\nlinux = 'full {kernel}'\n\
+                linux-config = '{initramfs}'\n";
     file::read_configuration(text).unwrap();
     let expected = Definition {
         command: "full {config}".to_owned(),
@@ -101,7 +108,10 @@ fn definitions_have_files_variables_and_a_configuration() {
         files: vec!["/a/fw".into()],
         env: [("A".to_owned(), "b".to_owned())].into(),
         config: Some("{image} {cmdline}".to_owned()),
-        transport: Transport::Debugcon,
+        console: Console::Debugcon,
+        transport: Transport::Pci,
+        linux: Some("full {kernel}".to_owned()),
+        linux_config: Some("{initramfs}".to_owned()),
     };
     assert_eq!(definition("full"), Some(expected));
     let error = file::read_configuration("[vmm.x]\ncommand = 'x'\nformat = 'raw'").unwrap_err();
@@ -123,7 +133,7 @@ fn errors_name_the_line() {
     expect![[r#"
         line 2: VMM 'kvm': an environment has this name: choose another
         line 1: missing field `command`
-        line 3: unknown field `comand`, expected one of `command`, `format`, `files`, `env`, `config`, `transport`
+        line 3: unknown field `comand`, expected one of `command`, `format`, `files`, `env`, `config`, `console`, `transport`, `linux`, `linux-config`
         line 1: unknown field `boots`, expected `vmm`"#]]
     .assert_eq(&texts.map(error).join("\n"));
     let unknown = file::read("environments = ['kvmtol']")

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use trapline_abi::{net, OpSet};
 use trapline_environments::{EnvError, Environment, GuestImage, Settings};
+use trapline_model::layers::Guest;
 use trapline_model::request::usual_operations;
 use trapline_model::{
     expand, Config, EnvironmentId, FileOverride, GuestConfig, Overrides, Request, Sched,
@@ -196,7 +197,8 @@ impl Inventory {
         }
         let has_vmm = |id: EnvironmentId| {
             let name = id.custom_vmm();
-            name.is_some_and(|name| self.settings.custom_vmm(name).is_ok())
+            let is_defined = |name| self.settings.custom_vmm(name, Guest::Image).is_ok();
+            !id.is_linux_guest() && name.is_some_and(is_defined)
         };
         let all = EnvironmentId::all();
         let usual = all

@@ -8,7 +8,7 @@ use trapline_host::cache::{default_directory, DEFAULT_LIMIT};
 use trapline_host::custom_vmm::{self, CustomVmm};
 use trapline_host::debug_files::DebugFiles;
 use trapline_host::{Cache, Error, Part, Parts};
-use trapline_model::layers::OPTION_VMM;
+use trapline_model::layers::{Guest, OPTION_VMM};
 
 /// Start of a simulated machine with Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,14 +99,14 @@ impl Settings {
         }
     }
 
-    /// Returns the custom VMM called `name`.
+    /// Returns the custom VMM called `name`, with its command for a kind of guest.
     ///
     /// # Errors
     /// None of this name is defined, or its command is invalid.
-    pub fn custom_vmm(&self, name: &str) -> Result<CustomVmm, Error> {
+    pub fn custom_vmm(&self, name: &str, guest: Guest) -> Result<CustomVmm, Error> {
         let vmm = match name {
             OPTION_VMM => self.vmm.clone().ok_or_else(custom_vmm::none_given),
-            _ => CustomVmm::defined(name),
+            _ => CustomVmm::defined(name, guest),
         };
         Ok(vmm?.in_directory(&self.vmm_directory))
     }

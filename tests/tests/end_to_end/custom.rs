@@ -66,8 +66,8 @@ fn invalid_command_is_rejected_before_the_run() {
         &["placeholder {image} or {bzimage} is missing"],
     );
     assert_refused(
-        "vmm {kernel} {cmdline}",
-        &["unknown placeholder '{kernel}'", "{memory} (MiB)"],
+        "vmm {elf} {cmdline}",
+        &["unknown placeholder '{elf}'", "{memory} (MiB)"],
     );
     assert_refused("vmm 'image {image} {cmdline}", &["unterminated quotation"]);
     assert_refused(
@@ -221,6 +221,31 @@ fn vmm_that_outlives_its_guest_is_ended_without_failure() {
     let facts = facts(&json, "custom");
     assert_eq!(facts["custom-vmm-command"], vmm.as_str(), "{facts:#}");
     assert!(facts["custom-vmm-sha256"].is_string() && facts["custom-vmm-end"].is_string());
+}
+
+/// QEMU would start these guests again after a reset, but their tables have a register to switch them off.
+#[test]
+fn machine_with_acpi_is_switched_off_at_the_end() {
+    if !has_qemu("power-off by ACPI") {
+        return;
+    }
+    for machine in [
+        "pc",
+        "q35",
+        "microvm,acpi=on -bios /usr/share/qemu/qboot.rom",
+    ] {
+        let vmm = format!(
+            "qemu-system-x86_64 -M {machine} -nodefaults -no-user-config -display none {TRANSLATED} \
+             -m {{memory}} -smp {{cpus}} -serial stdio -kernel {{image}} -append {{cmdline}}"
+        );
+        let json = run(&Place::new(), "custom", &vmm, "boot").json();
+        assert!(
+            estimate(&json, "custom", "exit") > 0.0,
+            "{machine}: {json:#}"
+        );
+        let facts = facts(&json, "custom");
+        assert!(facts["custom-vmm-end"].is_null(), "{machine}: {facts:#}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `[vmm.NAME]` in plans and in the configuration: environments by name.
 
 use std::path::PathBuf;
-use trapline_tests::measurements::{cell, estimate, facts};
+use trapline_tests::measurements::{cell, estimate, facts, fastest};
 use trapline_tests::run::{unavailable_reason, Place};
 use trapline_tests::{parts, root, skip};
 
@@ -120,6 +120,75 @@ fn definitions_of_qemu_with_pci_are_measured() {
         ["sim/qemu-pc", "sim/qemu-kvm-pc"],
         ["sim/qemu-q35", "sim/qemu-kvm-pc"],
     ]);
+}
+
+/// Without `-no-reboot` QEMU would start the guest again after a reset; profiles then have batches that no guest reports.
+#[test]
+#[ignore = "slow: make test-all"]
+fn baseline_and_profile_of_a_vmm_that_restarts_guests_after_a_reset() {
+    let place = Place::new();
+    let ready = std::fs::read_to_string(root().join("vmms/qemu.toml")).expect("readable file");
+    configure(&place, &ready.replace("-no-reboot", ""));
+    if !place.has("sim/qemu-q35", "a VMM that starts its guest again") {
+        return;
+    }
+    let operations = ["--workload", "exits/port-out,exits/cpuid,boot"];
+    let words = [&["baseline", "--env", "sim/qemu-q35"][..], &operations].concat();
+    let baseline = place.run(&words);
+    assert_eq!(baseline.status, Some(0), "{baseline:?}");
+    assert!(baseline.stdout.contains("\"boot/exit\""), "{baseline:?}");
+    let explained = place.run(&["explain", "sim/qemu-q35", "exits/port-out"]);
+    assert_eq!(explained.status, Some(0), "{explained:?}");
+    assert!(
+        explained.stdout.contains("kvm_arch_vcpu_ioctl_run"),
+        "{explained:?}"
+    );
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn linux_guest_of_a_defined_vmm_is_measured() {
+    let place = Place::new();
+    copy_ready_definitions(&place);
+    if !place.has("sim/qemu-q35/linux", "a Linux guest of a defined VMM") {
+        return;
+    }
+    let environment = "sim/qemu-q35/linux";
+    let operations = "basic/getpid,exits/cpuid";
+    let json = place.measure(&["--env", environment, "--workload", operations]);
+    // One system call, and one exit that KVM handles.
+    assert!((250.0..500.0).contains(&fastest(&json, environment, "getpid")));
+    assert!((2500.0..4000.0).contains(&fastest(&json, environment, "cpuid")));
+    let facts = facts(&json, environment);
+    assert!(facts["guest-kernel-sha256"].is_string(), "{facts:#}");
+    assert!(facts["custom-vmm-sha256"].is_string(), "{facts:#}");
+    // A definition without such a command.
+    let list = place.run(&["list", "--format", "json"]);
+    let reason = unavailable_reason(&list, "sim/alioth/linux").expect("no Linux guest");
+    let expected = "vmm.alioth has no command for Linux guests";
+    assert!(reason.starts_with(expected), "{reason}");
+}
+
+/// The registers of the entropy device on PCI are accessed, and named.
+#[test]
+#[ignore = "slow: make test-all"]
+fn virtio_registers_on_pci_are_measured() {
+    let place = Place::new();
+    copy_ready_definitions(&place);
+    if !place.has("sim/qemu-q35", "virtio on PCI") {
+        return;
+    }
+    let both = "sim/qemu-q35,sim/qemu-pc";
+    let operations = "exits/mmio-read,exits/mmio-write";
+    let json = place.measure(&["--env", both, "--workload", operations]);
+    for (environment, slot) in [("sim/qemu-q35", "01"), ("sim/qemu-pc", "02")] {
+        // Both boots have the same digits, or there is no figure.
+        let [read, write] = ["mmio-read", "mmio-write"].map(|it| estimate(&json, environment, it));
+        assert!(write > 5000.0 && read > write, "{environment}: {json:#}");
+        let named = format!("PCI 00:{slot}.0, virtio device ID 4");
+        let facts = facts(&json, environment);
+        assert_eq!(facts["virtio-registers"], named.as_str(), "{facts:#}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod words;
 
 pub use disk::Disk;
 pub use wake::WakePolicy;
-pub use words::{Console, Fault, Shutdown, WaitMode};
+pub use words::{Console, Fault, Shutdown, Transport, WaitMode};
 
 use crate::operation::{Op, OpSet};
 use crate::workload::Workload;
@@ -94,6 +94,8 @@ pub struct Job {
     pub wait_for_go: bool,
     /// Method by which the image ends the machine. Sent only if it is not the port.
     pub shutdown: Shutdown,
+    /// Transport of the machine's virtio devices. Sent only if it is PCI.
+    pub transport: Transport,
     /// Parallel jobs of a kernel build that replaces all measurements; 0 for no build. Sent only
     /// to the agent, and only if not 0.
     pub build: u32,
@@ -128,6 +130,7 @@ impl Job {
         ring: 0,
         wait_for_go: false,
         shutdown: Shutdown::Port,
+        transport: Transport::Mmio,
         build: 0,
         fault: None,
     };
@@ -183,6 +186,7 @@ impl Job {
             "ring" => self.ring = value.parse().ok().filter(|ring| matches!(ring, 0 | 3))?,
             "wait" => self.wait_for_go = flag(value)?,
             "end" => self.shutdown = Shutdown::from_name(value)?,
+            "transport" => self.transport = Transport::from_name(value)?,
             "build" => self.build = value.parse().ok().filter(|jobs| *jobs != 0)?,
             "fault" => self.fault = Some(Fault::from_name(value)?),
             _ => return None,
@@ -292,6 +296,9 @@ impl Job {
         }
         if self.shutdown != Shutdown::Port {
             write!(f, " trapline.end={}", self.shutdown.name())?;
+        }
+        if self.transport != Transport::Mmio {
+            write!(f, " trapline.transport={}", self.transport.name())?;
         }
         if self.build != 0 {
             write!(f, " trapline.build={}", self.build)?;

@@ -1,3 +1,5 @@
+//! Jobs as text and back.
+
 use super::*;
 use std::string::ToString;
 
@@ -12,6 +14,7 @@ fn a_job_is_equal_after_formatting_and_parsing() {
             | Op::IpcWake.bit(),
         cpus: 2,
         wake: WakePolicy::Poll(50_000),
+        transport: Transport::Pci,
         disk: Disk::from_name("vda"),
         disk_mib: 64,
         requests: 77,
@@ -48,6 +51,7 @@ fn a_job_is_equal_after_formatting_and_parsing() {
         "requests",
         "cpus",
         "wake",
+        "transport",
         "build",
     ] {
         let word = std::format!("trapline.{word}=");
@@ -80,6 +84,7 @@ fn words_without_prefix_are_ignored_and_invalid_ones_rejected() {
         "trapline.cpus=9",
         "trapline.wake=poll:",
         "trapline.wake=nap",
+        "trapline.transport=isa",
         "trapline.run=exits/port-oot",
     ] {
         assert_eq!(Job::parse([word]), Err(InvalidWord(word)));

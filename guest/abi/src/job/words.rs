@@ -47,12 +47,27 @@ named! {
         /// Writes an exit status to [`crate::platform::EXIT`].
         #[default]
         Port = "port",
-        /// Resets the machine, as an operating system does. Custom VMMs support only this.
+        /// Resets the machine, as an operating system does.
         Reset = "reset",
+        /// Switches the machine off by ACPI if its tables have a register for it, and resets it otherwise. Custom VMMs
+        /// support only this.
+        PowerOff = "power-off",
         /// Asks Xen to shut down the domain.
         Xen = "xen",
         /// Asks Xen to reboot the machine. Only the first domain may.
         XenMachine = "xen-machine",
+    }
+}
+
+named! {
+    /// Transport of the virtio devices of a machine (virtio 1.2, section 4).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    Transport {
+        /// Registers in memory.
+        #[default]
+        Mmio = "mmio",
+        /// Functions of PCI bus 0.
+        Pci = "pci",
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use trapline_abi::frame::MAX_RELAY;
 use trapline_abi::job::FIRST_RECORD_SECONDS;
 use trapline_abi::record::Channel;
-use trapline_abi::{Decoder, Item, Record};
+use trapline_abi::{stamp, Decoder, Item, Record};
 use trapline_spawn::ticks;
 
 /// Maximum buffered output before the first record, in bytes; more is relayed at once.
@@ -64,7 +64,7 @@ pub fn run(
     }
     vmm.guest.started.kill_group();
     let ended = vmm.guest.started.reap()?;
-    let at = ticks();
+    let at = stamp!(Reaped);
     vmm.relay(port)?;
     port.send(&vmm.guest.reaped(&ended), at);
     Ok(())

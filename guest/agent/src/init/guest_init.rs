@@ -11,7 +11,7 @@ use crate::{build, linux};
 use std::fs;
 use std::io;
 use trapline_abi::frame::{encode, truncate, MAX_FRAME};
-use trapline_abi::job::{Console, CPUS};
+use trapline_abi::job::{Console, Shutdown, CPUS};
 use trapline_abi::platform::{EXIT_DONE, EXIT_PANIC};
 use trapline_abi::{Job, Record};
 use trapline_spawn::ticks;
@@ -64,7 +64,7 @@ fn parse(words: &str) -> Result<Option<Task>, String> {
 
 /// Runs the task and ends the machine. `main` is the clock at the start of the program, in ticks.
 pub fn run(task: &JobTask, main: u64) -> ! {
-    let console = task.job.console;
+    let (console, shutdown) = (task.job.console, task.job.shutdown);
     let mut output = match Output::open(console) {
         Ok(output) => output,
         // The only message is that of the kernel when its init exits.
@@ -72,15 +72,15 @@ pub fn run(task: &JobTask, main: u64) -> ! {
     };
     std::panic::set_hook(Box::new(move |info| {
         if let Ok(output) = Output::open(console) {
-            output.send_panic(&info.to_string());
+            output.send_panic(&info.to_string(), shutdown);
         }
     }));
     if let Some(message) = task.cpus.and_then(missing_cpus) {
-        output.send_panic(&message);
+        output.send_panic(&message, shutdown);
     }
     let sink = &mut |frame: &[u8]| output.write(frame);
     match (task.job.build, console) {
-        // User-mode Linux has no machine.
+        // User-mode Linux has no machine; of other VMMs its kernel has the serial port.
         (0, Console::Serial) => linux::run(&task.job, main, sink),
         (0, _) => linux::run_as_init(&task.job, main, sink),
         (jobs, _) => {
@@ -88,7 +88,7 @@ pub fn run(task: &JobTask, main: u64) -> ! {
             build::run(jobs, sink);
         }
     }
-    output.end(EXIT_DONE)
+    output.end(EXIT_DONE, shutdown)
 }
 
 /// Returns a message if the number of online CPUs is not `wanted`.
@@ -120,19 +120,19 @@ impl Output {
         }
     }
 
-    fn send_panic(mut self, message: &str) -> ! {
+    fn send_panic(mut self, message: &str, shutdown: Shutdown) -> ! {
         let message = truncate(message);
         let mut frame = [0; MAX_FRAME];
         if let Ok(length) = encode(&Record::Panic { message }, ticks(), &mut frame) {
             self.write(&frame[..length]);
         }
-        self.end(EXIT_PANIC)
+        self.end(EXIT_PANIC, shutdown)
     }
 
-    fn end(&mut self, code: u32) -> ! {
+    fn end(&mut self, code: u32, shutdown: Shutdown) -> ! {
         match self {
             Self::Port(port) => port.end(code),
-            Self::Line(line) => line.end(),
+            Self::Line(line) => line.end(shutdown),
         }
     }
 }

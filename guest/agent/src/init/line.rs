@@ -1,13 +1,19 @@
-//! Serial line of a machine without ports, such as user-mode Linux. The machine ends by power-off.
+//! Serial line of user-mode Linux and of machines without ports for records. The machine ends by power-off, or by a reset where that
+//! is impossible.
 
 use crate::sys::mount;
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
+use std::path::Path;
+use trapline_abi::job::Shutdown;
 
 /// First serial line.
 const DEVICE: &str = "/dev/ttyS0";
+
+/// Table of ACPI that only a machine with power management has.
+const FADT: &str = "/sys/firmware/acpi/tables/FACP";
 
 /// Serial line in raw mode.
 pub struct Line(File);
@@ -38,14 +44,21 @@ impl Line {
         let _ = self.0.write_all(bytes);
     }
 
-    /// Drains the line and powers off the machine.
-    pub fn end(&mut self) -> ! {
+    /// Drains the line and ends the machine. Without power-off by ACPI a machine of [`Shutdown::PowerOff`] is reset: the kernel would
+    /// only halt it.
+    pub fn end(&mut self, shutdown: Shutdown) -> ! {
+        let needs_acpi = shutdown == Shutdown::PowerOff;
+        let has_acpi = || mount("sysfs", "/sys").is_ok() && Path::new(FADT).exists();
+        let command = match needs_acpi && !has_acpi() {
+            true => libc::RB_AUTOBOOT,
+            false => libc::RB_POWER_OFF,
+        };
         // SAFETY: an open terminal, and a valid command.
         unsafe {
             libc::tcdrain(self.0.as_raw_fd());
-            libc::reboot(libc::RB_POWER_OFF);
+            libc::reboot(command);
         }
-        // If the kernel cannot power off, it panics when its init exits.
+        // If the kernel refuses, it panics when its init exits.
         std::process::exit(1)
     }
 }

@@ -31,6 +31,8 @@ pub enum Lie {
     Silence,
     /// Reports that it needs a reset.
     NeedsReset,
+    /// The same, and completes nothing.
+    Broken,
     /// Returns other data.
     Data,
     /// Does not write.
@@ -267,7 +269,10 @@ impl State {
 
     /// Completes one of the requests, in any order.
     fn complete(&mut self, config: &Config) {
-        if self.pending.is_empty() || config.lie == Lie::Silence {
+        if config.lie == Lie::Broken {
+            self.needs_reset();
+        }
+        if self.pending.is_empty() || [Lie::Silence, Lie::Broken].contains(&config.lie) {
             return;
         }
         let lies = self.counts.requests >= config.truths.into();
@@ -287,13 +292,17 @@ impl State {
         self.used = old.wrapping_add(step);
         store(self.areas[2] + 2, self.used);
         if lie == Lie::NeedsReset {
-            self.status |= NEEDS_RESET;
-            self.causes |= 2;
-            self.counts.interrupts += 1;
+            self.needs_reset();
         } else if self.is_interrupt_wanted(config, old) {
             self.causes |= 1;
             self.counts.interrupts += 1;
         }
+    }
+
+    fn needs_reset(&mut self) {
+        self.status |= NEEDS_RESET;
+        self.causes |= 2;
+        self.counts.interrupts += 1;
     }
 
     /// Returns descriptor, length and number of completions as reported.

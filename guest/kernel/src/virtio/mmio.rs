@@ -52,7 +52,8 @@ extern "C" {
     static trapline_virtio_interrupts: u64;
 }
 
-fn interrupt_count() -> u64 {
+/// Returns the number of interrupts so far.
+pub fn interrupt_count() -> u64 {
     // SAFETY: a static counter, read as volatile.
     unsafe { (&raw const trapline_virtio_interrupts).read_volatile() }
 }
@@ -89,15 +90,21 @@ impl Access for Mmio {
     }
 
     fn wait(&mut self, seen: u64, begun: u64) -> Result<(), Reason> {
-        if !self.polls {
-            halt(interrupt_count, seen);
-            return Ok(());
-        }
-        pause();
-        match ticks() - begun < MAX_WAIT {
-            true => Ok(()),
-            false => Err("the device does not complete a request"),
-        }
+        wait(self.polls, seen, begun)
+    }
+}
+
+/// See [`Access::wait`].
+#[inline(always)]
+pub fn wait(polls: bool, seen: u64, begun: u64) -> Result<(), Reason> {
+    if !polls {
+        halt(interrupt_count, seen);
+        return Ok(());
+    }
+    pause();
+    match ticks() - begun < MAX_WAIT {
+        true => Ok(()),
+        false => Err("the device does not complete a request"),
     }
 }
 

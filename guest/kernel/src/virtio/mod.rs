@@ -1,7 +1,8 @@
-//! Drivers of virtio devices (virtio 1.2) over virtio-mmio (section 4.2).
+//! Drivers of virtio devices (virtio 1.2) over virtio-mmio (section 4.2) and PCI (4.1).
 //!
 //! [`transport`] negotiates features and waits for interrupts, [`queue`] is the driver's side of the split
-//! virtqueue (2.7), [`mmio`] finds devices and their interrupt. Devices are not trusted: indices, descriptor
+//! virtqueue (2.7), [`mmio`] finds devices and their interrupt; [`pci`] is a device on PCI behind the registers of virtio-mmio, which
+//! [`pci_bus`] finds. Devices are not trusted: indices, descriptor
 //! numbers and lengths that they report are checked, and a wrong one is an error.
 //!
 //! **Block device** (5.2): [`ring`] has the slots of requests, [`disk`] submits requests and waits for them,
@@ -23,6 +24,9 @@ mod mmio;
 #[cfg(trapline_image)]
 mod network;
 mod packets;
+mod pci;
+#[cfg(trapline_image)]
+mod pci_bus;
 mod queue;
 mod ring;
 mod stack;
@@ -38,6 +42,8 @@ pub use mmio::VECTOR;
 #[cfg(trapline_image)]
 pub use network::{exchange, open as open_network};
 #[cfg(trapline_image)]
+pub use pci_bus::{registers as pci_registers, set_gap};
+#[cfg(trapline_image)]
 pub use switch::{open as open_switch, receive as receive_packets, send as send_packets};
 
 #[cfg(test)]
@@ -48,5 +54,7 @@ mod fake_network;
 mod network_tests;
 #[cfg(test)]
 mod packet_tests;
+#[cfg(test)]
+mod pci_tests;
 #[cfg(test)]
 mod tests;

@@ -5,27 +5,27 @@ use super::queue::{Queue, MAX_SIZE};
 use trapline_abi::platform::VIRTIO_MAGIC;
 use trapline_workloads::{ticks, Reason};
 
-const MAGIC: u64 = 0x000;
-const VERSION: u64 = 0x004;
-const DEVICE_ID: u64 = 0x008;
-const DEVICE_FEATURES: u64 = 0x010;
-const DEVICE_FEATURES_SEL: u64 = 0x014;
-const DRIVER_FEATURES: u64 = 0x020;
-const DRIVER_FEATURES_SEL: u64 = 0x024;
-const QUEUE_SEL: u64 = 0x030;
-const QUEUE_SIZE_MAX: u64 = 0x034;
-const QUEUE_SIZE: u64 = 0x038;
-const QUEUE_READY: u64 = 0x044;
+pub const MAGIC: u64 = 0x000;
+pub const VERSION: u64 = 0x004;
+pub const DEVICE_ID: u64 = 0x008;
+pub const DEVICE_FEATURES: u64 = 0x010;
+pub const DEVICE_FEATURES_SEL: u64 = 0x014;
+pub const DRIVER_FEATURES: u64 = 0x020;
+pub const DRIVER_FEATURES_SEL: u64 = 0x024;
+pub const QUEUE_SEL: u64 = 0x030;
+pub const QUEUE_SIZE_MAX: u64 = 0x034;
+pub const QUEUE_SIZE: u64 = 0x038;
+pub const QUEUE_READY: u64 = 0x044;
 pub const QUEUE_NOTIFY: u64 = 0x050;
 pub const INTERRUPT_STATUS: u64 = 0x060;
 pub const INTERRUPT_ACK: u64 = 0x064;
 pub const STATUS: u64 = 0x070;
 /// Low halves of the addresses of descriptor table, available ring and used ring; the high halves
 /// follow.
-const QUEUE_AREAS: [u64; 3] = [0x080, 0x090, 0x0a0];
-const CONFIG_GENERATION: u64 = 0x0fc;
+pub const QUEUE_AREAS: [u64; 3] = [0x080, 0x090, 0x0a0];
+pub const CONFIG_GENERATION: u64 = 0x0fc;
 /// Configuration of the kind of device.
-const CONFIGURATION: u64 = 0x100;
+pub const CONFIGURATION: u64 = 0x100;
 
 const ACKNOWLEDGE: u32 = 1;
 const DRIVER: u32 = 2;
@@ -37,14 +37,14 @@ pub const NEEDS_RESET: u32 = 64;
 const CONFIGURATION_CHANGED: u32 = 2;
 
 /// Version of the registers of a modern device.
-const MODERN: u32 = 2;
+pub const MODERN: u32 = 2;
 /// Device IDs (section 5).
 pub const NETWORK: u32 = 1;
 pub const BLOCK: u32 = 2;
 
 /// Features of all kinds of devices (section 6).
 const EVENT_INDEX: u64 = 1 << 29;
-const VERSION_1: u64 = 1 << 32;
+pub const VERSION_1: u64 = 1 << 32;
 
 /// Maximum number of readings of a register that has to change, or to stay the same.
 const MOST_READINGS: u32 = 1000;
@@ -115,7 +115,7 @@ pub fn negotiate<A: Access>(access: &A, wanted: u64) -> Result<Negotiated<'_, A>
     }
 }
 
-const LEGACY: Reason = "the device is a legacy virtio device";
+pub const LEGACY: Reason = "the device is a legacy virtio device";
 
 impl<A: Access> Negotiated<'_, A> {
     /// Returns true if a feature was accepted.

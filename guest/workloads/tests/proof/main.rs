@@ -28,6 +28,8 @@ fn every_defect_is_detected() {
         (Defect::ForgetScratch, "exits/port-in"),
         (Defect::WrongMagic, "exits/mmio-read"),
         (Defect::IgnoreMmio, "exits/mmio-write"),
+        (Defect::ChangePci, "exits/mmio-read"),
+        (Defect::IgnorePci, "exits/mmio-write"),
         (Defect::AcceptHypercall, "exits/hypercall"),
         (Defect::LoseInterrupt, "exits/self-ipi"),
         (Defect::ForgetScratch, "exits/port-emulated"),
@@ -73,6 +75,12 @@ fn every_defect_is_detected() {
     ] {
         Fake::assert_result(defect, name, "Fail");
     }
+}
+
+#[test]
+fn registers_on_pci_are_measured() {
+    Fake::assert_result(Defect::OnPci, "exits/mmio-read", "End");
+    Fake::assert_result(Defect::OnPci, "exits/mmio-write", "End");
 }
 
 #[test]

@@ -120,8 +120,13 @@ impl Linux {
             ports: false,
             ..*job
         };
+        format!("{}{job}", self.options())
+    }
+
+    /// Returns the words before the job in the kernel command line, each followed by a space.
+    pub fn options(&self) -> String {
         let (vmm_options, cpus) = (&self.vmm_options, self.guest.cpus);
-        format!("{KERNEL_OPTIONS}{vmm_options} {CPUS}{cpus} {job}")
+        format!("{KERNEL_OPTIONS}{vmm_options} {CPUS}{cpus} ")
     }
 
     /// Returns the command that runs `job` in `vmm`. `initrd` appends the path of the initramfs.

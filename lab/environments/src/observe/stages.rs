@@ -32,6 +32,9 @@ pub fn not_applicable(environment: EnvironmentId, op: Op) -> Option<&'static str
             }
             _ => "Xen does not report the offset of a domain's clock",
         }),
+        id if id.is_custom() && id.is_linux_guest() && op == Op::BootEntry => Some(
+            "no record marks the first instruction of a Linux guest, and other VMMs report none",
+        ),
         id if id.is_custom() && is_created => {
             Some("a VMM given with --vmm does not report the creation of the machine")
         }

@@ -3,16 +3,20 @@
 
 use super::contents::Contents;
 use super::guests::GuestKind;
+use super::inner::{INITRD, KERNEL};
 use crate::custom_vmm::{custom_guest, ENDLESS};
 use crate::launch::ClockOffset;
+use crate::linux_guest::Linux;
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_host::custom_vmm::{CustomGuest, CustomVmm};
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
-use trapline_host::Error;
+use trapline_host::{Error, Facts};
 use trapline_model::GuestConfig;
+use trapline_sim::base::Base;
 use trapline_sim::initramfs::{add_as, Archive};
+use trapline_sim::kernel::Maker;
 use trapline_sim::module::Module;
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
@@ -39,28 +43,66 @@ pub fn contents(
     image: PathBuf,
     guest: &GuestConfig,
 ) -> Result<Box<dyn Contents>, Error> {
-    let files = VmmFiles::of(&vmm)?;
-    let custom = CustomGuest {
-        bzimage: BZIMAGE.into(),
-        config: CONFIG.into(),
-        home: HOME.into(),
-        is_wrapped: files.has_wrapper(),
-        ..custom_guest(vmm, Path::new(IMAGE), guest, 0)?
-    };
-    Ok(Box::new(InnerCustomVmm {
-        custom,
-        files,
-        modules: drivers::chosen(settings, &DRIVERS)?,
-        image,
-    }))
+    let inner = InnerCustomVmm::new(settings, vmm, Path::new(IMAGE), guest, System::Image(image))?;
+    Ok(Box::new(inner))
+}
+
+/// Returns the custom VMM with its files, and a Linux guest.
+///
+/// # Errors
+/// Its program, a part, the kernel or a module does not exist.
+pub fn linux_contents(
+    settings: &Settings,
+    vmm: CustomVmm,
+    guest: &GuestConfig,
+) -> Result<Box<dyn Contents>, Error> {
+    let linux = Linux::new(settings, guest)?;
+    let options = linux.options();
+    let system = System::Linux(linux);
+    let mut inner = InnerCustomVmm::new(settings, vmm, Path::new(KERNEL), guest, system)?;
+    inner.custom.initramfs = INITRD.into();
+    inner.custom.options = options;
+    Ok(Box::new(inner))
 }
 
 struct InnerCustomVmm {
     custom: CustomGuest,
     files: VmmFiles,
     modules: Vec<Module>,
-    /// The image on this host.
-    image: PathBuf,
+    system: System,
+}
+
+/// The system of the guest.
+enum System {
+    /// The image at this path of this host.
+    Image(PathBuf),
+    Linux(Linux),
+}
+
+impl InnerCustomVmm {
+    /// Returns a VMM for the guest whose file is at `image` on the machine.
+    fn new(
+        settings: &Settings,
+        vmm: CustomVmm,
+        image: &Path,
+        guest: &GuestConfig,
+        system: System,
+    ) -> Result<Self, Error> {
+        let files = VmmFiles::of(&vmm)?;
+        let custom = CustomGuest {
+            bzimage: BZIMAGE.into(),
+            config: CONFIG.into(),
+            home: HOME.into(),
+            is_wrapped: files.has_wrapper(),
+            ..custom_guest(vmm, image, guest, 0)?
+        };
+        Ok(Self {
+            custom,
+            files,
+            modules: drivers::chosen(settings, &DRIVERS)?,
+            system,
+        })
+    }
 }
 
 impl Contents for InnerCustomVmm {
@@ -78,10 +120,32 @@ impl Contents for InnerCustomVmm {
             archive.file(module_path(module), module.bytes.clone());
         }
         self.files.add_to(archive)?;
-        if self.custom.vmm.wants_bzimage() {
-            archive.file(BZIMAGE, bzimage::of(&self.image)?);
+        match &self.system {
+            System::Image(image) => {
+                if self.custom.vmm.wants_bzimage() {
+                    archive.file(BZIMAGE, bzimage::of(image)?);
+                }
+                add_as(archive, IMAGE, image)
+            }
+            System::Linux(linux) => {
+                archive.file(INITRD, linux.root.bytes()?);
+                add_as(archive, KERNEL, &linux.kernel)
+            }
         }
-        add_as(archive, IMAGE, &self.image)
+    }
+
+    fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, Error> {
+        match self.system {
+            System::Image(_) => Base::linux(settings, maker),
+            System::Linux(_) => Base::linux_with_linux_guests(settings, maker),
+        }
+    }
+
+    fn facts(&self) -> Result<Facts, Error> {
+        match &self.system {
+            System::Image(_) => Ok(Facts::new()),
+            System::Linux(linux) => linux.facts(),
+        }
     }
 
     fn prepare(&self, script: &mut Script) {
@@ -94,7 +158,8 @@ impl Contents for InnerCustomVmm {
     }
 
     fn located_command(&self) -> Option<Command> {
-        Some(self.custom.command(&ENDLESS))
+        let is_image = matches!(self.system, System::Image(_));
+        is_image.then(|| self.custom.command(&ENDLESS))
     }
 }
 

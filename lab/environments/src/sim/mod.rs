@@ -120,6 +120,13 @@ fn innermost_contents(
     let Some(level) = stack.innermost() else {
         return Ok(Box::new(Agent));
     };
+    if let Some(Vmm::Custom(name)) = level.vmm {
+        let vmm = settings.custom_vmm(name, stack.guest)?;
+        return match stack.guest {
+            Guest::Image => custom::contents(settings, vmm, image, &guest),
+            Guest::Linux => custom::linux_contents(settings, vmm, &guest),
+        };
+    }
     if stack.guest == Guest::Linux {
         return Ok(Box::new(InnerLinux::new(level, settings, &guest)?));
     }
@@ -145,10 +152,7 @@ fn innermost_contents(
             image,
             guest,
         })),
-        (_, Some(Vmm::Custom(name))) => {
-            custom::contents(settings, settings.custom_vmm(name)?, image, &guest)
-        }
-        (_, None) => Err(Error::unavailable("no VMM starts this guest")),
+        (_, Some(Vmm::Custom(_)) | None) => Err(Error::unavailable("no VMM starts this guest")),
     }
 }
 

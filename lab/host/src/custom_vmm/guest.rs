@@ -6,9 +6,9 @@ use crate::Error;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use trapline_abi::job::{Console, Shutdown};
+use trapline_abi::job::{self, Shutdown};
 use trapline_abi::Job;
-use trapline_model::vmms::{ImageFormat, Transport};
+use trapline_model::vmms::{Console, ImageFormat, Transport};
 use trapline_model::GuestConfig;
 use trapline_protocol::{EndState, GuestDecoder};
 
@@ -19,10 +19,14 @@ pub struct CustomGuest {
     pub vmm: CustomVmm,
     /// Its program.
     pub program: PathBuf,
-    /// Path of the image.
+    /// Path of the image, or of the kernel of a Linux guest.
     pub image: PathBuf,
     /// Path of the image as a bzImage, if the VMM boots that.
     pub bzimage: PathBuf,
+    /// Path of the initramfs of a Linux guest.
+    pub initramfs: PathBuf,
+    /// Words of the command line before the job, each followed by a space: those of a Linux guest.
+    pub options: String,
     /// Path of its configuration file, if it has one.
     pub config: PathBuf,
     /// Home directory of the VMM.
@@ -58,13 +62,17 @@ impl CustomGuest {
     /// Returns `job` for a machine without ports of Trapline.
     fn adapted(&self, job: &Job) -> Job {
         Job {
-            console: match self.vmm.transport {
-                Transport::Serial => Console::Serial,
-                Transport::Debugcon => Console::Port,
+            console: match self.vmm.console {
+                Console::Serial => job::Console::Serial,
+                Console::Debugcon => job::Console::Port,
+            },
+            transport: match self.vmm.transport {
+                Transport::Mmio => job::Transport::Mmio,
+                Transport::Pci => job::Transport::Pci,
             },
             ports: false,
             ring: self.ring,
-            shutdown: Shutdown::Reset,
+            shutdown: Shutdown::PowerOff,
             ..*job
         }
     }
@@ -80,7 +88,9 @@ impl CustomGuest {
             Piece::Placeholder(Placeholder::Memory) => self.machine.memory_mib.to_string(),
             Piece::Placeholder(Placeholder::MemoryBytes) => memory_bytes.to_string(),
             Piece::Placeholder(Placeholder::Cpus) => self.machine.cpus.to_string(),
-            Piece::Placeholder(Placeholder::CommandLine) => job.to_string(),
+            Piece::Placeholder(Placeholder::Kernel) => path(&self.image),
+            Piece::Placeholder(Placeholder::Initramfs) => path(&self.initramfs),
+            Piece::Placeholder(Placeholder::CommandLine) => format!("{}{job}", self.options),
             Piece::Placeholder(Placeholder::Config) => path(&self.config),
         });
         filled.collect()

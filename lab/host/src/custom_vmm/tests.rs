@@ -18,6 +18,8 @@ fn guest(text: &str) -> CustomGuest {
         program: "/bin/vmm".into(),
         image: "/an/image".into(),
         bzimage: "/a/bzimage".into(),
+        initramfs: "/an/initramfs".into(),
+        options: String::new(),
         config: "/a/config".into(),
         home: "/home".into(),
         is_wrapped: false,
@@ -43,7 +45,7 @@ fn words_are_split_like_a_shell_and_placeholders_filled() {
         "vmm run 'two words' \"\" -m size={memory}M,b={memory_bytes} --cpus={cpus} {image} -c {cmdline}",
     );
     let job = Job {
-        shutdown: Shutdown::Reset,
+        shutdown: Shutdown::PowerOff,
         ..Job::EMPTY
     };
     let expected = [
@@ -104,12 +106,54 @@ fn bzimage_placeholder_is_supported() {
 }
 
 #[test]
+fn linux_guest_has_a_command_of_its_own() {
+    let definition = |linux: &str, config: Option<&str>| Definition {
+        command: "vmm {image} {cmdline}".to_owned(),
+        linux: Some(linux.to_owned()),
+        linux_config: config.map(str::to_owned),
+        ..Definition::default()
+    };
+    let of = |definition: Definition| {
+        let command = definition.linux.clone().unwrap();
+        CustomVmm::with_linux(definition, command)
+    };
+    let vmm = of(definition(
+        "vmm {kernel} --initrd={initramfs} {cmdline}",
+        None,
+    ))
+    .unwrap();
+    let guest = CustomGuest {
+        vmm,
+        options: "quiet ".to_owned(),
+        ..guest("vmm {image} {cmdline}")
+    };
+    let arguments = guest.command(&Job::EMPTY).arguments;
+    assert_eq!(arguments[..2], ["/an/image", "--initrd=/an/initramfs"]);
+    let line = arguments[2].to_string_lossy();
+    assert!(line.starts_with("quiet trapline.run=none "), "{line}");
+    let config = Some("{kernel} {initramfs} {cmdline}");
+    assert!(of(definition("vmm {config}", config)).unwrap().has_config());
+    let error = |linux: &str| of(definition(linux, None)).unwrap_err().to_string();
+    let commands = [
+        "vmm {image} {initramfs} {cmdline}",
+        "vmm {kernel} {cmdline}",
+        "vmm {kernel} {initramfs}",
+    ];
+    expect![[r#"
+        placeholder {image} is one of another guest: {image} and {bzimage} are those of the image, {kernel} and {initramfs} of Linux guests, key linux
+        placeholder {initramfs} is missing; the guest needs it
+        placeholder {cmdline} is missing; the guest needs it"#]]
+    .assert_eq(&commands.map(error).join("\n"));
+}
+
+#[test]
 fn configuration_file_is_a_template() {
     let definition = |command: &str, config: Option<&str>| Definition {
         command: command.to_owned(),
         config: config.map(str::to_owned),
         format: ImageFormat::Bzimage,
-        transport: Transport::Debugcon,
+        console: Console::Debugcon,
+        transport: Transport::Pci,
         env: [("A".to_owned(), "b".to_owned())].into(),
         ..Definition::default()
     };
@@ -127,6 +171,7 @@ fn configuration_file_is_a_template() {
     let start = r#"{"memory": 128, "kernel": {"path": "/a/bzimage", "args": "trapline.run="#;
     assert!(written.starts_with(start), "{written}");
     assert!(written.contains("trapline.console=port"), "{written}");
+    assert!(written.contains(" trapline.transport=pci"), "{written}");
     let names = guest.command(&Job::EMPTY).environment;
     assert!(
         names.iter().map(|(name, _)| name).eq(["HOME", "A"]),
@@ -163,7 +208,7 @@ fn invalid_command_is_rejected_with_a_remedy() {
         the first word is not a program, in $PATH or by its path
         placeholder {cmdline} is missing; the guest needs it
         placeholder {image} or {bzimage} is missing; the guest needs it
-        unknown placeholder '{kernel}'; there are {image}, {bzimage}, {memory} (MiB), {memory_bytes}, {cpus}, {cmdline} and {config}"#]].assert_eq(&errors.join("\n"));
+        placeholder {kernel} is one of another guest: {image} and {bzimage} are those of the image, {kernel} and {initramfs} of Linux guests, key linux"#]].assert_eq(&errors.join("\n"));
 }
 
 #[test]

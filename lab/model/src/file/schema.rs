@@ -8,7 +8,7 @@ use crate::names;
 use crate::packets::{Direction, PacketRequest, Ring};
 use crate::preset::Preset;
 use crate::settings::{Setting, ValueType, SETTINGS};
-use crate::vmms::{ImageFormat, Transport};
+use crate::vmms::{Console, ImageFormat, Transport};
 use serde_json::{json, Value};
 use std::ops::RangeInclusive;
 use trapline_abi::{Op, Workload};
@@ -159,13 +159,19 @@ fn vmms() -> Value {
                     "type": "string",
                     "description": "Text of the file {config}, with the same placeholders."
                 },
-                "transport": {
-                    "enum": Transport::NAMES,
+                "console": {
+                    "enum": Console::NAMES,
                     "description": "Device that records leave through: the first serial port, or port 0xe9."
-                }
+                },
+                "transport": { "enum": Transport::NAMES, "description": "Transport of its virtio devices." },
+                "linux": {
+                    "type": "string",
+                    "description": "A command for a Linux guest, with {kernel}, {initramfs}, {cmdline}."
+                },
+                "linux-config": { "type": "string", "description": "Text of the file {config} of that command." }
             }
         },
-        "description": "VMMs by name: [vmm.NAME] adds the environments NAME and sim/NAME."
+        "description": "VMMs by name: [vmm.NAME] adds the environments NAME, sim/NAME, NAME/linux and sim/NAME/linux."
     })
 }
 

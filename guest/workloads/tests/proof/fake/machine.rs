@@ -3,7 +3,7 @@
 use super::{Defect, Fake};
 use trapline_abi::platform::{FLOATING_BUS, LOCAL_APIC, SERIAL_SCRATCH, VIRTIO_MAGIC};
 use trapline_abi::Op;
-use trapline_workloads::{Machine, Reason};
+use trapline_workloads::{Machine, PciRegisters, Reason};
 
 impl Machine for Fake {
     fn supports(&self, op: Op) -> Result<(), Reason> {
@@ -28,15 +28,26 @@ impl Machine for Fake {
             _ => self.scratch,
         }
     }
+    fn pci_registers(&mut self) -> Option<PciRegisters> {
+        let has_pci = [Defect::OnPci, Defect::IgnorePci, Defect::ChangePci].contains(&self.defect);
+        has_pci.then_some(PciRegisters {
+            selector: 0xc000_1000,
+            features: 0xc000_1004,
+        })
+    }
     fn mmio_read(&mut self, address: u64) -> u32 {
         match address & 0xff {
             0 if self.defect == Defect::WrongMagic => !0,
             0 => VIRTIO_MAGIC,
+            _ if self.defect == Defect::ChangePci => {
+                self.selector = self.selector.wrapping_add(2);
+                self.selector
+            }
             _ => self.selector,
         }
     }
     fn mmio_write(&mut self, _: u64, value: u32) {
-        if self.defect != Defect::IgnoreMmio {
+        if ![Defect::IgnoreMmio, Defect::IgnorePci].contains(&self.defect) {
             self.selector = value;
         }
     }

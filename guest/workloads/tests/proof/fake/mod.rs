@@ -15,6 +15,10 @@ pub enum Defect {
     ForgetScratch,
     WrongMagic,
     IgnoreMmio,
+    /// None, with devices on PCI.
+    OnPci,
+    IgnorePci,
+    ChangePci,
     AcceptHypercall,
     LoseInterrupt,
     NoDevice,

@@ -256,6 +256,8 @@ fn custom() -> GuestKind {
             program: "/bin/vmm".into(),
             image: "/image".into(),
             bzimage: "/bzimage".into(),
+            initramfs: "/initramfs".into(),
+            options: String::new(),
             config: "/config".into(),
             home: "/".into(),
             is_wrapped: false,
