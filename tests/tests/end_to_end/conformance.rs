@@ -99,11 +99,17 @@ fn simulated_machine_and_host_conform() {
     }
 }
 
+/// Part that interrupts a guest that has interrupts disabled. Bochs 2.7 delivers none then, although the exit for them
+/// is enabled.
+const UNSUPPORTED_BY_BOCHS: &str = "accesses";
+
 /// Returns the traces of the suite on NOVA.
 fn on_nova(environment: EnvironmentId) -> BTreeMap<String, Vec<String>> {
-    let limits = Limits::timeout(Duration::from_secs(60));
+    let limits = Limits::timeout(Duration::from_secs(120));
     let mut output = b"\n".to_vec();
-    for part in PARTS {
+    let is_bochs = environment == EnvironmentId::SIM_VMX_NOVA;
+    let is_supported = |part: &&str| !is_bochs || *part != UNSUPPORTED_BY_BOCHS;
+    for part in PARTS.iter().filter(is_supported) {
         let result = run_nova_conformance(environment, &settings(), part, &limits);
         let result = result.unwrap_or_else(|error| panic!("{environment}, {part}: {error}"));
         let messages = &result.messages;
@@ -137,9 +143,11 @@ fn nova_conforms() {
     let simulated = simulate(&[&[]]);
     let on_kvm = parts_of(&simulated[0].console);
     for on_nova in traces {
-        for part in ["accesses:", "memory:", "interrupts:", "interrupt delivery:"] {
+        for part in ["memory:", "interrupts:", "interrupt delivery:"] {
             assert!(on_nova[part].len() > 5, "{on_nova:?}");
-            assert_eq!(on_nova[part], on_kvm[part], "{part}");
+        }
+        for (part, trace) in on_nova {
+            assert_eq!(Some(&trace), on_kvm.get(&part), "{part}");
         }
     }
 }

@@ -14,7 +14,8 @@ pub struct KvmUserApic(Kvm);
 /// A VM with one vCPU, whose local APIC is in the VMM.
 pub struct KvmUserApicVm {
     vm: KvmVm,
-    lines: Arc<Lines>,
+    /// Requests for the APIC; `None` in a VM without interrupts.
+    lines: Option<Arc<Lines>>,
 }
 
 impl Hypervisor for KvmUserApic {
@@ -41,13 +42,14 @@ impl Hypervisor for KvmUserApic {
         if ring0() == Ring0::Emulated {
             return Err(Error::Unsupported("interrupt a guest at ring 3"));
         }
+        let has_apic = spec.controllers == Controllers::Local;
         let spec = VmSpec {
             controllers: Controllers::None,
             ..*spec
         };
         Ok(KvmUserApicVm {
             vm: self.0.create_vm(&spec)?,
-            lines: Arc::default(),
+            lines: has_apic.then(Arc::default),
         })
     }
 }
@@ -72,12 +74,12 @@ impl Vm for KvmUserApicVm {
     }
 
     fn create_vcpu(&self, id: VcpuId, boot: Option<&BootState>) -> Result<UserApicVcpu> {
-        UserApicVcpu::new(self.vm.create_vcpu(id, boot)?, &self.lines)
+        UserApicVcpu::new(self.vm.create_vcpu(id, boot)?, self.lines.as_ref())
     }
 
     fn irq_line(&self, irq: IrqId) -> Result<IrqLine> {
-        match irq.vcpu {
-            VcpuId(0) => Ok(self.lines.line(irq.vector)),
+        match &self.lines {
+            Some(lines) if irq.vcpu == VcpuId(0) => Ok(lines.line(irq.vector)),
             _ => Err(Error::Unsupported("interrupt this vCPU")),
         }
     }

@@ -106,6 +106,12 @@ impl Requests for SharedRequests {
 /// A vCPU of a [`crate::KvmUserApicVm`]. The thread that creates it runs it.
 pub struct UserApicVcpu {
     vcpu: KvmVcpu,
+    /// `None` in a VM without interrupts.
+    local: Option<Local>,
+}
+
+/// The APIC, and what it needs.
+struct Local {
     lines: Arc<Lines>,
     apic: Apic<SharedRequests>,
     timer: Timer,
@@ -115,7 +121,14 @@ pub struct UserApicVcpu {
 }
 
 impl UserApicVcpu {
-    pub(crate) fn new(vcpu: KvmVcpu, lines: &Arc<Lines>) -> Result<Self> {
+    pub(crate) fn new(vcpu: KvmVcpu, lines: Option<&Arc<Lines>>) -> Result<Self> {
+        let local = lines.map(|lines| Local::new(&vcpu, lines)).transpose()?;
+        Ok(Self { vcpu, local })
+    }
+}
+
+impl Local {
+    fn new(vcpu: &KvmVcpu, lines: &Arc<Lines>) -> Result<Self> {
         let failed = Error::refused("set the address of the interrupt controller");
         let placed = vcpu.fd.get_sregs().and_then(|mut sregs| {
             sregs.apic_base = BASE;
@@ -125,7 +138,6 @@ impl UserApicVcpu {
         let _only = lines.vcpu.set(vcpu.kick());
         let timer = Timer::new(libc::SIGRTMIN() + 1, lines);
         Ok(Self {
-            vcpu,
             lines: Arc::clone(lines),
             apic: Apic::new(SharedRequests(Arc::clone(lines))),
             timer: timer.map_err(Error::refused("create a timer"))?,
@@ -134,15 +146,9 @@ impl UserApicVcpu {
         })
     }
 
-    fn page(&mut self) -> &mut kvm_run {
-        // SAFETY: the page is mapped as long as the vCPU lives, and the kernel writes to it only while the vCPU runs. Other
-        // threads write one field, which is accessed by pointers only.
-        unsafe { self.vcpu.page.as_mut() }
-    }
-
     /// Waits while the guest halts, and injects the pending interrupt of the highest priority or asks for an exit at which
     /// that is possible. Returns an exit for a kick, or if nothing can end the halt.
-    fn deliver(&mut self) -> Result<Option<Exit>> {
+    fn deliver(&mut self, vcpu: &mut KvmVcpu) -> Result<Option<Exit>> {
         let vector = loop {
             self.apic.expire(monotonic_ns());
             let (vector, deadline) = (self.apic.pending(), self.apic.deadline());
@@ -153,19 +159,19 @@ impl UserApicVcpu {
             if deadline.is_none() && !self.lines.is_connected.load(Ordering::SeqCst) {
                 return Ok(Some(Exit::Halted));
             }
-            self.vcpu.wait_for_kick();
+            vcpu.wait_for_kick();
             if self.lines.is_kicked.swap(false, Ordering::SeqCst) {
                 return Ok(Some(Exit::Kicked));
             }
         };
-        let is_ready = self.page().ready_for_interrupt_injection != 0;
+        let is_ready = vcpu.page_mut().ready_for_interrupt_injection != 0;
         if let Some(vector) = vector.filter(|_| is_ready) {
             self.apic.accept(vector);
             self.is_halted = false;
-            self.vcpu.inject(vector)?;
+            vcpu.inject(vector)?;
         }
         // The next one, too, waits for an exit at which the guest accepts it.
-        self.page().request_interrupt_window = self.apic.pending().is_some().into();
+        vcpu.page_mut().request_interrupt_window = self.apic.pending().is_some().into();
         self.has_work = false;
         Ok(None)
     }
@@ -204,14 +210,18 @@ impl UserApicVcpu {
 
 impl Vcpu for UserApicVcpu {
     fn run(&mut self, mut entry: Entry) -> Run {
+        let Self { vcpu, local } = self;
+        let Some(local) = local else {
+            return vcpu.run(entry);
+        };
         loop {
-            if self.has_work {
-                if let Some(exit) = self.deliver()? {
+            if local.has_work {
+                if let Some(exit) = local.deliver(vcpu)? {
                     return Ok(exit);
                 }
             }
-            let exit = self.vcpu.run(entry)?;
-            match self.handle(exit) {
+            let exit = vcpu.run(entry)?;
+            match local.handle(exit) {
                 Ok(next) => entry = next,
                 Err(exit) => return Ok(exit),
             }
@@ -227,7 +237,10 @@ impl Vcpu for UserApicVcpu {
     }
 
     fn kicker(&self) -> Kicker {
-        Kicker::new(UserApicKick(Arc::clone(&self.lines)))
+        match &self.local {
+            Some(local) => Kicker::new(UserApicKick(Arc::clone(&local.lines))),
+            None => self.vcpu.kicker(),
+        }
     }
 
     fn stats(&mut self) -> VcpuStats {
@@ -240,6 +253,12 @@ impl Vcpu for UserApicVcpu {
 }
 
 impl KvmVcpu {
+    fn page_mut(&mut self) -> &mut kvm_run {
+        // SAFETY: the page is mapped as long as the vCPU lives, and the kernel writes to it only while the vCPU runs. Other
+        // threads write one field, which is accessed by pointers only.
+        unsafe { self.page.as_mut() }
+    }
+
     fn inject(&self, vector: u8) -> Result<()> {
         let interrupt = kvm_interrupt { irq: vector.into() };
         // SAFETY: the request reads the structure, which lives during the call.
