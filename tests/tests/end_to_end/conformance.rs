@@ -107,7 +107,7 @@ fn on_nova(environment: EnvironmentId) -> BTreeMap<String, Vec<String>> {
     let mut output = b"\n".to_vec();
     let is_bochs = environment == EnvironmentId::SIM_VMX_NOVA;
     let is_supported = |part: &&str| !is_bochs || *part != UNSUPPORTED_BY_BOCHS;
-    for part in PARTS.iter().filter(is_supported) {
+    for part in PARTS.into_iter().filter(is_supported) {
         let result = run_nova_conformance(environment, &settings(), part, &limits);
         let result = result.unwrap_or_else(|error| panic!("{environment}, {part}: {error}"));
         let messages = &result.messages;
