@@ -129,7 +129,7 @@ mod tests {
         let one = Conditions::default();
         assert!(all.clone().all(|id| one.unsupported_reason(id).is_none()));
         let reason = two.unsupported_reason(EnvironmentId::SIM_XEN_PVH).unwrap();
-        expect!["--vcpus-per-cpu is not supported by sim/xen-pvh: leave it out, or choose from host, kvm, qemu-kvm, qemu-tcg, sim/kvm, sim-vmx/kvm with --env"].assert_eq(&reason);
+        expect!["--vcpus-per-cpu is not supported by sim/xen-pvh: leave it out, or choose from host, kvm, qemu-kvm, qemu-tcg, sim/kvm, sim/kvm-user-apic, sim-vmx/kvm with --env"].assert_eq(&reason);
     }
 
     #[test]
