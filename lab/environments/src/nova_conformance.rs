@@ -47,7 +47,10 @@ pub fn run_nova_conformance(
         }
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (trace, messages) = (text(&console), text(&errors));
+    let (console, messages) = (text(&console), text(&errors));
+    // Bochs prints there before.
+    let start = console.find(part).unwrap_or(console.len());
+    let trace = console[start..].to_owned();
     Ok(Conformance {
         has_passed: !trace.is_empty() && !messages.contains(FAILURE),
         trace,

@@ -13,8 +13,8 @@ use std::sync::{Arc, OnceLock};
 use trapline_emulation::apic::{Apic, Requests, VECTORS};
 use trapline_interface::timer::{monotonic_ns, Expire, Timer};
 use trapline_interface::{
-    Entry, Error, Exit, IoAddr, IrqLine, Kick, Kicker, RegSet, Result, Stop, Vcpu, VcpuState,
-    VcpuStats,
+    Activity, Entry, Error, Exit, IoAddr, IrqLine, Kick, Kicker, RegSet, Result, Stop, Vcpu,
+    VcpuState, VcpuStats,
 };
 
 /// `_IOW(KVMIO, 0x86, struct kvm_interrupt)`.
@@ -229,11 +229,25 @@ impl Vcpu for UserApicVcpu {
     }
 
     fn state(&mut self, which: RegSet) -> Result<VcpuState> {
-        self.vcpu.state(which)
+        let mut state = self.vcpu.state(which)?;
+        if let (Some(activity), Some(local)) = (&mut state.activity, &self.local) {
+            *activity = match local.is_halted {
+                true => Activity::Halted,
+                false => Activity::Running,
+            };
+        }
+        Ok(state)
     }
 
     fn set_state(&mut self, changed: &VcpuState) -> Result<()> {
-        self.vcpu.set_state(changed)
+        let mut changed = *changed;
+        if let Some(local) = &mut self.local {
+            if let Some(activity) = changed.activity.take() {
+                local.is_halted = activity == Activity::Halted;
+                local.has_work = true;
+            }
+        }
+        self.vcpu.set_state(&changed)
     }
 
     fn kicker(&self) -> Kicker {
