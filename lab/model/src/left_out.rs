@@ -28,6 +28,7 @@ pub fn of(
     let all = [
         without_memory(environment, preset, named),
         loads.map(|reason| (Workload::Memory.set(), reason)),
+        without_exits(environment).map(|reason| (Workload::Exits.set(), reason)),
         without_disk(environment).map(|reason| (block::operations(), reason)),
         without_network(environment).map(|reason| (net::operations(), reason)),
         without_packets(environment).map(|reason| (packet::operations(), reason)),
@@ -113,6 +114,14 @@ fn without_hotplug(environment: EnvironmentId) -> Option<&'static str> {
              support: measure kvm or sim/kvm"
         }
     })
+}
+
+/// Returns why exits are not measured.
+fn without_exits(environment: EnvironmentId) -> Option<&'static str> {
+    let is_guest = environment.is_custom() && environment.is_linux_guest();
+    is_guest.then_some(
+        "exits of a Linux guest of a defined VMM are not supported, its runs with them do not end: measure those of the image",
+    )
 }
 
 /// Returns why there is no disk that can be measured.

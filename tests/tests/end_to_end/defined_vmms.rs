@@ -156,9 +156,10 @@ fn linux_guest_of_a_defined_vmm_is_measured() {
     let environment = "sim/qemu-q35/linux";
     let operations = "basic/getpid,exits/cpuid";
     let json = place.measure(&["--env", environment, "--workload", operations]);
-    // One system call, and one exit that KVM handles.
     assert!((250.0..500.0).contains(&fastest(&json, environment, "getpid")));
-    assert!((2500.0..4000.0).contains(&fastest(&json, environment, "cpuid")));
+    let exit = cell(&json, environment, "cpuid");
+    let reason = exit["skip"].as_str().unwrap_or_default();
+    assert!(reason.starts_with("exits of a Linux guest"), "{exit:#}");
     let facts = facts(&json, environment);
     assert!(facts["guest-kernel-sha256"].is_string(), "{facts:#}");
     assert!(facts["custom-vmm-sha256"].is_string(), "{facts:#}");
