@@ -3,6 +3,9 @@
 use super::*;
 use std::string::ToString;
 
+/// Words that a job leaves out if they have their default.
+const DEFAULTS: &str = "end period large-regions disk requests cpus wake transport build";
+
 #[test]
 fn a_job_is_equal_after_formatting_and_parsing() {
     let job = Job {
@@ -43,17 +46,7 @@ fn a_job_is_equal_after_formatting_and_parsing() {
     );
     assert_eq!(Job::parse(words.split(' ')), Ok(job));
     assert!(words.contains(" trapline.end=reset "), "{words}");
-    for word in [
-        "end",
-        "period",
-        "large-regions",
-        "disk",
-        "requests",
-        "cpus",
-        "wake",
-        "transport",
-        "build",
-    ] {
+    for word in DEFAULTS.split(' ') {
         let word = std::format!("trapline.{word}=");
         assert!(!Job::EMPTY.to_string().contains(&word));
     }
