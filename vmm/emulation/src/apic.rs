@@ -1,6 +1,9 @@
 //! A local APIC with its timer (Intel SDM volume 3, chapter 11). The timer counts nanoseconds.
 
+mod shared;
 mod x2apic;
+
+pub use shared::{RequestBits, SharedRequests};
 
 /// Number of interrupt vectors.
 pub const VECTORS: usize = 256;

@@ -6,7 +6,7 @@
 use crate::spaces::running;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use trapline_emulation::apic::{Requests, VECTORS};
+use trapline_emulation::apic::{Apic, RequestBits, SharedRequests};
 use trapline_interface::timer::{timespec, Expire};
 use trapline_interface::{Kick, Region};
 
@@ -23,7 +23,7 @@ pub(crate) struct Targets {
 /// Requested interrupts, kicks, and the process to notify.
 #[derive(Default)]
 pub(crate) struct Lines {
-    requested: [AtomicU32; VECTORS / 32],
+    requested: RequestBits,
     is_kicked: AtomicBool,
     /// A signal is on its way.
     is_signalled: AtomicBool,
@@ -47,8 +47,7 @@ impl Lines {
 
     /// Requests an interrupt. The caller is the vCPU, or calls [`Self::notify`] afterwards.
     pub fn request(&self, vector: u8) {
-        let bit = 1 << (vector % 32);
-        self.requested[usize::from(vector) / 32].fetch_or(bit, Ordering::SeqCst);
+        self.requested.request(vector);
     }
 
     /// Stops the running guest, or wakes the halted vCPU. Async-signal-safe.
@@ -109,21 +108,12 @@ impl Lines {
     }
 }
 
-/// Requests from any thread.
-pub(crate) struct SharedRequests(pub Arc<Lines>);
+/// The local APIC of the vCPU, whose interrupts any thread requests.
+pub(crate) type LocalApic = Apic<SharedRequests<Arc<Lines>>>;
 
-impl Requests for SharedRequests {
-    fn request(&mut self, vector: u8) {
-        self.0.request(vector);
-    }
-
-    fn clear(&mut self, vector: u8) {
-        let bit = 1 << (vector % 32);
-        self.0.requested[usize::from(vector) / 32].fetch_and(!bit, Ordering::SeqCst);
-    }
-
-    fn word(&self, index: usize) -> u32 {
-        self.0.requested[index].load(Ordering::SeqCst)
+impl AsRef<RequestBits> for Lines {
+    fn as_ref(&self) -> &RequestBits {
+        &self.requested
     }
 }
 

@@ -18,10 +18,10 @@ use crate::mappings::Mappings;
 use crate::pages::Pages;
 use crate::registers::{Registers, INTERRUPTS_ON};
 use crate::shared::Shared;
-use crate::signals::{ProcessKick, SharedRequests, EXPIRY};
+use crate::signals::{LocalApic, ProcessKick, EXPIRY};
 use std::io;
 use std::sync::Arc;
-use trapline_emulation::apic::Apic;
+use trapline_emulation::apic::SharedRequests;
 use trapline_emulation::execute::Execution;
 use trapline_emulation::paging::PageFault;
 use trapline_emulation::GuestRegisters;
@@ -43,7 +43,7 @@ pub struct ProcessVcpu {
     process: Box<dyn Control + Send>,
     guest: GuestState,
     cpu: Cpu,
-    apic: Option<Apic<SharedRequests>>,
+    apic: Option<LocalApic>,
     pending: Pending,
     timer: Option<Timer>,
     /// Mappings of each process.
@@ -126,7 +126,7 @@ impl ProcessVcpu {
             false => None,
         };
         Ok(Self {
-            apic: has_apic.then(|| Apic::new(SharedRequests(Arc::clone(&shared.lines)))),
+            apic: has_apic.then(|| LocalApic::new(SharedRequests(Arc::clone(&shared.lines)))),
             changes: shared.changes(),
             shared,
             config,

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use trapline_emulation::apic::{Apic, Requests, VECTORS};
+use trapline_emulation::apic::{Apic, RequestBits, SharedRequests};
 use trapline_interface::timer::{monotonic_ns, Expire, Timer};
 use trapline_interface::{
     Activity, Entry, Error, Exit, IoAddr, IrqLine, Kick, Kicker, RegSet, Result, Stop, Vcpu,
@@ -28,7 +28,7 @@ const BASE: u64 = 0xfee0_0900;
 /// Requests of interrupts and kicks from any thread.
 #[derive(Default)]
 pub(crate) struct Lines {
-    requested: [AtomicU32; VECTORS / 32],
+    requested: RequestBits,
     is_kicked: AtomicBool,
     /// There is a line, which may end a halt.
     is_connected: AtomicBool,
@@ -41,15 +41,11 @@ impl Lines {
         let lines = Arc::clone(self);
         lines.is_connected.store(true, Ordering::SeqCst);
         IrqLine::new(move || {
-            lines.request(vector);
+            lines.requested.request(vector);
             lines.mark();
             lines.interrupt();
             Ok(())
         })
-    }
-
-    fn request(&self, vector: u8) {
-        self.requested[usize::from(vector) / 32].fetch_or(1 << (vector % 32), Ordering::SeqCst);
     }
 
     /// Makes the vCPU's current or next run end.
@@ -86,20 +82,9 @@ impl Kick for UserApicKick {
     }
 }
 
-struct SharedRequests(Arc<Lines>);
-
-impl Requests for SharedRequests {
-    fn request(&mut self, vector: u8) {
-        self.0.request(vector);
-    }
-
-    fn clear(&mut self, vector: u8) {
-        let bit = 1 << (vector % 32);
-        self.0.requested[usize::from(vector) / 32].fetch_and(!bit, Ordering::SeqCst);
-    }
-
-    fn word(&self, index: usize) -> u32 {
-        self.0.requested[index].load(Ordering::SeqCst)
+impl AsRef<RequestBits> for Lines {
+    fn as_ref(&self) -> &RequestBits {
+        &self.requested
     }
 }
 
@@ -113,7 +98,7 @@ pub struct UserApicVcpu {
 /// The APIC, and what it needs.
 struct Local {
     lines: Arc<Lines>,
-    apic: Apic<SharedRequests>,
+    apic: Apic<SharedRequests<Arc<Lines>>>,
     timer: Timer,
     is_halted: bool,
     /// An interrupt may be pending.

@@ -9,10 +9,9 @@ use crate::control::{Mode, Stop};
 use crate::layout::{SCRATCH, SWITCHER};
 use crate::mappings::show;
 use crate::memory::Memory;
-use crate::signals::SharedRequests;
+use crate::signals::LocalApic;
 use std::ops::Range;
 use std::sync::MutexGuard;
-use trapline_emulation::apic::Apic;
 use trapline_emulation::decode::{Access, Operand};
 use trapline_emulation::execute::{Bus, Execution, ForeignOperand};
 use trapline_emulation::paging::{translate, PageFault};
@@ -48,7 +47,7 @@ impl Translated {
 struct GuestBus<'a> {
     memory: MutexGuard<'a, Memory>,
     system: &'a System,
-    apic: Option<&'a mut Apic<SharedRequests>>,
+    apic: Option<&'a mut LocalApic>,
     translated: Option<Translated>,
 }
 
