@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-/// What the expiry of a timer notifies.
+/// Receiver of the expiry of a timer.
 pub trait Expire: Send + Sync {
     /// Called at the expiry in a signal handler of the timer's thread. Async-signal-safe.
     fn expired(&self);

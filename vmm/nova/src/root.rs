@@ -163,7 +163,7 @@ fn run(hip: &Hip<'_>) -> Result<(), String> {
     }
 }
 
-/// What runs in the virtual machine.
+/// Guest of the virtual machine.
 struct Guest<'a> {
     /// Part of the conformance suite, in place of the others.
     conformance: Option<&'a str>,

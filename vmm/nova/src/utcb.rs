@@ -100,7 +100,7 @@ pub struct Utcb {
     head: [u64; 4],
     /// Parts that are valid after an exit, and written at the next entry.
     pub parts: u64,
-    /// Of the instruction that caused the exit; VMX only.
+    /// Length of the instruction that caused the exit; VMX only.
     pub instruction_length: u64,
     pub rip: u64,
     pub rflags: u64,

@@ -1,4 +1,4 @@
-//! What differs between AMD's SVM and Intel's VMX, whose exits NOVA passes on with their own numbers and data: AMD APM
+//! Differences between AMD's SVM and Intel's VMX, whose exits NOVA passes on with their own numbers and data: AMD APM
 //! volume 2, chapter 15 and appendix C; Intel SDM volume 3, chapters 25 to 28 and appendix C.
 
 use crate::utcb::Utcb;
@@ -38,7 +38,7 @@ pub struct PortAccess {
     pub is_read: bool,
     /// It is one of `ins` or `outs`.
     pub is_string: bool,
-    /// Of the instruction, in bytes.
+    /// Length of the instruction, in bytes.
     pub length: u64,
 }
 
