@@ -141,7 +141,7 @@ fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range
     const MACHINE: &str = "12with_machine";
     const PROCESSES: &str = "9processes";
     const NETWORK: &str = "18trapline_workloads3net";
-    const PCI: &str = "16with_pci_machine";
+    const PCI: &str = "_on_pci";
     const PAIR: &str = "18trapline_workloads3ipc";
     const DRIVER: &str = "15trapline_kernel6virtio";
     const DISK: &str = "14trapline_agent5block";
