@@ -114,8 +114,8 @@ const KNOWN: [KnownPath; 7] = [
         // Without huge pages; the defaults for memory and buffers do not fit there.
         program: Some((
             Ports::VhostUser,
-            "dpdk-testpmd --no-huge -m 1024 --no-telemetry --no-pci -l {cpu},{other} --main-lcore {other} \
-             --file-prefix={a} --vdev net_vhost0,iface={a},queues=1 --vdev net_vhost1,iface={b},queues=1 -- \
+            "dpdk-testpmd --no-huge -m 1024 --no-telemetry --no-shconf --no-pci -l {cpu},{other} --main-lcore {other} \
+             --vdev net_vhost0,iface={a},queues=1 --vdev net_vhost1,iface={b},queues=1 -- \
              --nb-cores=1 --burst=64 --total-num-mbufs=8192 --forward-mode=io --auto-start --no-mlockall -i",
         )),
         needs: &[],
