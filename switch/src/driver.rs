@@ -36,7 +36,7 @@ pub fn memory_file(size: u64) -> io::Result<File> {
 }
 
 /// A buffer that the device has returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Returned {
     /// Its number.
     pub id: u16,

@@ -22,6 +22,7 @@ pub mod memory;
 pub mod mirror;
 pub mod net_header;
 pub mod port;
+mod prefetch;
 pub mod ring;
 pub mod sandbox;
 pub mod session;

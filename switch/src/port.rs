@@ -18,6 +18,8 @@ pub struct Queue {
     pub kick: Option<File>,
     /// Event that interrupts the guest, if there is one.
     pub call: Option<File>,
+    /// Next buffers whose beginning is in the cache.
+    pub prefetched: u16,
 }
 
 /// A connected port.

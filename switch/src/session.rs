@@ -123,6 +123,7 @@ impl Session {
                 ring: ring.ok_or(Error::InvalidParam)?,
                 kick: copied(&vring.kick)?,
                 call: copied(&vring.call)?,
+                prefetched: 0,
             };
             match index % 2 {
                 0 => active.receive.push(queue),

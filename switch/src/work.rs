@@ -10,6 +10,9 @@ use crate::ring::{Chain, Direction, Fault, Segment};
 /// Buffers that are taken from a queue at a time.
 pub const BATCH: usize = 64;
 
+/// Receive buffers that are loaded into the cache at a time.
+const PREFETCHED: u16 = 32;
+
 /// Buffers that are in use, in memory that is allocated once.
 #[derive(Default)]
 pub struct Work {
@@ -47,7 +50,10 @@ impl Work {
                 .ring
                 .take(memory, Direction::Readable, &mut self.segments);
             match taken? {
-                Some(chain) => self.frames.push(chain),
+                Some(chain) => {
+                    chain.prefetch();
+                    self.frames.push(chain);
+                }
                 None => break,
             }
         }
@@ -112,7 +118,12 @@ pub fn receive(
         1 => 0,
         count => queue % count,
     };
-    let ring = &mut receiver.receive[index].ring;
+    let queue = &mut receiver.receive[index];
+    let ring = &mut queue.ring;
+    if queue.prefetched == 0 {
+        queue.prefetched = ring.prefetch(&receiver.memory, PREFETCHED);
+    }
+    queue.prefetched = queue.prefetched.saturating_sub(1);
     let mark = ring.mark();
     work.targets.clear();
     let taken = ring.take(&receiver.memory, Direction::Writable, &mut work.targets);

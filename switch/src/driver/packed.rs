@@ -16,6 +16,8 @@ pub struct PackedDriver {
     wrap: bool,
     taken: u16,
     taken_wrap: bool,
+    /// Position and flags of the first descriptor since [`Driver::publish`], which the device sees last.
+    first: Option<(u16, u16)>,
 }
 
 // SAFETY: the pointers are to memory that all threads may access.
@@ -44,6 +46,7 @@ impl PackedDriver {
             wrap: true,
             taken: 0,
             taken_wrap: true,
+            first: None,
         }
     }
 
@@ -76,7 +79,10 @@ impl Driver for PackedDriver {
         }
         let available = if self.wrap { AVAILABLE } else { USED };
         let flags = available | (u16::from(is_writable) * 2);
-        self.flags(self.next).store(flags, Ordering::Release);
+        match self.first {
+            None => self.first = Some((self.next, flags)),
+            Some(_) => self.flags(self.next).store(flags, Ordering::Release),
+        }
         self.next += 1;
         if self.next == self.size {
             (self.next, self.wrap) = (0, !self.wrap);
@@ -85,6 +91,9 @@ impl Driver for PackedDriver {
 
     #[inline]
     fn publish(&mut self) {
+        if let Some((index, flags)) = self.first.take() {
+            self.flags(index).store(flags, Ordering::Release);
+        }
         fence(Ordering::SeqCst);
     }
 

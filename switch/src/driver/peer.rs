@@ -1,7 +1,9 @@
 //! A guest with a network card, without a VM: a front end of vhost-user and the driver of its queues in one process.
 
-use super::{memory_file, Driver, Either, PackedDriver, SplitDriver};
+use super::endpoint::BATCH;
+use super::{memory_file, Driver, Either, PackedDriver, Returned, SplitDriver};
 use crate::net_header::NET_HEADER;
+use crate::prefetch;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -230,6 +232,13 @@ impl Peer {
     /// Sends up to `most` frames. `fill` writes a frame and returns its length. Returns the number of frames.
     pub fn send(&mut self, most: usize, mut fill: impl FnMut(&mut [u8]) -> usize) -> usize {
         self.reclaim();
+        let next = self.transmit.free.iter().rev().take(most);
+        for id in next {
+            let offset = self.transmit.buffers + u64::from(*id) * u64::from(BUFFER);
+            // SAFETY: the buffer is in the mapping.
+            let start = unsafe { self.memory.add(offset as usize) };
+            prefetch::for_writing(start, BUFFER);
+        }
         let mut sent = 0;
         while sent < most {
             let Some(id) = self.transmit.free.pop() else {
@@ -294,14 +303,25 @@ impl Peer {
 
     /// Shows the frames that have arrived, and makes their buffers available again. Returns their number.
     pub fn receive(&mut self, mut visit: impl FnMut(&[u8])) -> usize {
+        let mut batch = [Returned::default(); BATCH];
         let mut count = 0;
-        while let Some(returned) = self.receive.driver.next() {
-            let offset = self.receive.buffers;
+        let offset = self.receive.buffers;
+        while let Some(returned) = (count < BATCH)
+            .then(|| self.receive.driver.next())
+            .flatten()
+        {
+            let start = offset as usize + usize::from(returned.id) * BUFFER as usize;
+            // SAFETY: the buffer is in the mapping.
+            let start = unsafe { self.memory.add(start) };
+            prefetch::for_reading(start, returned.written);
+            batch[count] = returned;
+            count += 1;
+        }
+        for returned in batch.into_iter().take(count) {
             let end = returned.written.min(BUFFER) as usize;
             let buffer = self.buffer(offset, returned.id);
             visit(buffer.get(NET_HEADER as usize..end).unwrap_or_default());
             self.receive.free.push(returned.id);
-            count += 1;
         }
         if count > 0 {
             self.refill();

@@ -12,6 +12,8 @@ pub struct SplitDriver {
     size: u16,
     next: u16,
     taken: u16,
+    /// Position of the device when it was read last.
+    end: u16,
 }
 
 // SAFETY: the pointers are to memory that all threads may access.
@@ -43,6 +45,7 @@ impl SplitDriver {
             size,
             next: 0,
             taken: 0,
+            end: 0,
         }
     }
 
@@ -82,7 +85,10 @@ impl Driver for SplitDriver {
 
     #[inline]
     fn next(&mut self) -> Option<Returned> {
-        if Self::word(self.used, 1).load(Ordering::Acquire) == self.taken {
+        if self.end == self.taken {
+            self.end = Self::word(self.used, 1).load(Ordering::Acquire);
+        }
+        if self.end == self.taken {
             return None;
         }
         let slot = 4 + 8 * usize::from(self.taken % self.size);

@@ -10,6 +10,7 @@ pub use packed::Packed;
 pub use split::Split;
 
 use crate::memory::{Cache, Memory};
+use crate::prefetch;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
@@ -107,6 +108,12 @@ impl Chain {
             id,
             slots: 1,
         }
+    }
+
+    /// Loads its beginning into the cache, if it is one segment.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self) {
+        prefetch::for_reading(self.only.start, self.only.length);
     }
 
     /// Returns its segments.
@@ -240,6 +247,14 @@ pub(crate) unsafe fn read_once(at: NonNull<Descriptor>) -> Descriptor {
     }
 }
 
+/// Loads the beginning of a writable buffer into the cache, if it is in memory.
+#[inline(always)]
+pub(crate) fn prefetch_buffer(memory: &Memory, cache: &mut Cache, address: u64, length: u32) {
+    if let Some(start) = memory.guest(cache, address, length) {
+        prefetch::for_writing(start, length);
+    }
+}
+
 /// Addresses of the parts of a queue in the VMM (vhost-user, `VHOST_USER_SET_VRING_ADDR`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
@@ -290,6 +305,13 @@ impl Ring {
         segments: &mut Vec<Segment>,
     ) -> Result<Option<Chain>, Fault> {
         either!(self, ring => ring.take(memory, direction, segments))
+    }
+
+    /// Loads the beginning of the next buffers, at most so many, into the cache for writing. Nothing depends on what is read of
+    /// their descriptors: [`Self::take`] reads and checks them. Returns the number of buffers.
+    #[inline]
+    pub fn prefetch(&mut self, memory: &Memory, most: u16) -> u16 {
+        either!(self, ring => ring.prefetch(memory, most))
     }
 
     /// Returns a buffer to the driver, in which `written` bytes were written. The driver sees it after [`Self::publish`].

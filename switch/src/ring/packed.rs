@@ -1,8 +1,8 @@
 //! Packed virtqueues (2.8).
 
 use super::{
-    read_once, Addresses, Builder, Chain, Descriptor, Direction, Fault, Guest, Mark, Segment,
-    INDIRECT, NEXT,
+    prefetch_buffer, read_once, Addresses, Builder, Chain, Descriptor, Direction, Fault, Guest,
+    Mark, Segment, INDIRECT, NEXT,
 };
 use crate::memory::{Cache, Memory};
 use std::ptr::NonNull;
@@ -110,10 +110,24 @@ impl Packed {
 
     /// Returns whether the next descriptor is available.
     #[inline(always)]
-    fn is_available(&self) -> bool {
-        let flags = self.flags(self.next.index).load(Ordering::Acquire);
+    fn is_available(&self, at: Position) -> bool {
+        let flags = self.flags(at.index).load(Ordering::Acquire);
         let (available, used) = (flags & AVAILABLE != 0, flags & USED != 0);
-        available == self.next.wrap && used != self.next.wrap
+        available == at.wrap && used != at.wrap
+    }
+
+    /// See [`super::Ring::prefetch`].
+    #[inline]
+    pub fn prefetch(&mut self, memory: &Memory, most: u16) -> u16 {
+        let (mut at, mut count) = (self.next, 0);
+        while count < most.min(self.size) && self.is_available(at) {
+            // SAFETY: the position is less than the size of the ring.
+            let it = unsafe { read_once(self.descriptor(at.index)) };
+            prefetch_buffer(memory, &mut self.cache, it.address, it.length);
+            at.advance(1, self.size);
+            count += 1;
+        }
+        count
     }
 
     /// See [`super::Ring::take`].
@@ -124,7 +138,7 @@ impl Packed {
         direction: Direction,
         segments: &mut Vec<Segment>,
     ) -> Result<Option<Chain>, Fault> {
-        if !self.is_available() {
+        if !self.is_available(self.next) {
             return Ok(None);
         }
         // SAFETY: the position is less than the size of the ring.
@@ -244,7 +258,7 @@ impl Packed {
 
     /// See [`super::Ring::has_buffer`].
     pub fn has_buffer(&mut self) -> bool {
-        self.is_available()
+        self.is_available(self.next)
     }
 
     /// See [`super::Ring::base`].

@@ -1,8 +1,8 @@
 //! Split virtqueues (2.7).
 
 use super::{
-    read_once, Addresses, Builder, Chain, Descriptor, Direction, Fault, Guest, Mark, Segment,
-    INDIRECT, NEXT,
+    prefetch_buffer, read_once, Addresses, Builder, Chain, Descriptor, Direction, Fault, Guest,
+    Mark, Segment, INDIRECT, NEXT,
 };
 use crate::memory::{Cache, Memory};
 use std::ptr::NonNull;
@@ -127,6 +127,25 @@ impl Split {
         self.cache = cache;
         self.next = self.next.wrapping_add(1);
         Ok(Some(chain))
+    }
+
+    /// See [`super::Ring::prefetch`].
+    #[inline]
+    pub fn prefetch(&mut self, memory: &Memory, most: u16) -> u16 {
+        if self.refresh() != Ok(true) {
+            return 0;
+        }
+        let count = self.end.wrapping_sub(self.next).min(most);
+        let mut cache = self.cache;
+        for ahead in 0..count {
+            let slot = 2 + usize::from(self.next.wrapping_add(ahead) & self.mask);
+            let head = Self::word(self.available, slot).load(Ordering::Relaxed);
+            if let Ok((address, length, ..)) = self.descriptor(head) {
+                prefetch_buffer(memory, &mut cache, address, length);
+            }
+        }
+        self.cache = cache;
+        count
     }
 
     /// Reads address, length, flags and successor of a descriptor.
