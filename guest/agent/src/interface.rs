@@ -54,6 +54,29 @@ fn enable_by(socket: &OwnedFd, name: &str) -> io::Result<()> {
     control(socket, libc::SIOCSIFFLAGS as libc::c_ulong, &mut interface)
 }
 
+/// Requests that create a bridge and add a port to it (Linux, include/uapi/linux/sockios.h).
+const ADD_BRIDGE: libc::c_ulong = 0x89a0;
+const ADD_PORT: libc::c_ulong = 0x89a2;
+
+/// Creates a bridge with these ports, and enables all.
+///
+/// # Errors
+/// The kernel has no bridges, or refuses.
+pub fn create_bridge(name: &str, ports: &[&str]) -> io::Result<()> {
+    let socket = socket()?;
+    control(&socket, ADD_BRIDGE, &mut request_for(name))?;
+    for port in ports {
+        let mut found = request_for(port);
+        control(&socket, libc::SIOCGIFINDEX as libc::c_ulong, &mut found)?;
+        let mut request = request_for(name);
+        // SAFETY: the kernel has written the number.
+        request.ifr_ifru.ifru_ifindex = unsafe { found.ifr_ifru.ifru_ifindex };
+        control(&socket, ADD_PORT, &mut request)?;
+        enable_by(&socket, port)?;
+    }
+    enable_by(&socket, name)
+}
+
 /// Maximum number of readings of a link's state, one every millisecond.
 const MAX_READINGS: u32 = 1000;
 

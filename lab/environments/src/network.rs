@@ -1,4 +1,4 @@
-//! The network of workload net: the agent starts a peer behind a tap, and then the VMM.
+//! The network of workload net: the agent starts a peer behind a tap, or another guest, and then the VMM.
 
 use crate::vmm_command::image_command;
 use std::ffi::OsString;
@@ -7,15 +7,22 @@ use trapline_abi::{net, packet, Job};
 use trapline_host::process::Command;
 use trapline_host::{sha256_of_file, tool, Error, Part};
 use trapline_model::layers::Hypervisor;
-use trapline_model::GuestConfig;
+use trapline_model::{GuestConfig, GuestPath};
 use trapline_sim::base::Base;
 use trapline_sim::drivers::{self, Module};
 use trapline_sim::initramfs::Archive;
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 
-/// Modules of taps, which a distribution's kernel needs.
-const DRIVERS: [&str; 1] = ["tun"];
+/// Returns the modules of a network of this guest, which a distribution's kernel needs.
+fn drivers_for(guest: &GuestConfig) -> &'static [&'static str] {
+    match (guest.packets, guest.path) {
+        (true, GuestPath::Bridge) => &["tun", "bridge"],
+        (true, GuestPath::VhostNet) => &["tun", "bridge", "vhost_net"],
+        _ if guest.network => &["tun"],
+        _ => &[],
+    }
+}
 
 /// Directory of these modules on a machine.
 const PLACE: &str = "/trapline/taps";
@@ -25,13 +32,15 @@ pub fn is_measured(job: &Job) -> bool {
     job.run & net::operations() != 0
 }
 
-/// Another guest on a switch.
+/// Another guest, and the way to it.
 pub struct Receiver {
+    path: GuestPath,
+    /// The switch, if that is the way.
     switch: PathBuf,
     guest: Command,
 }
 
-/// Memory of another guest on a switch, in MiB.
+/// Memory of another guest, in MiB.
 const RECEIVER_MIB: u32 = 64;
 
 impl Receiver {
@@ -58,6 +67,7 @@ impl Receiver {
             command.arguments.drain(index..index + 2);
         }
         Self {
+            path: guest.path,
             switch: switch.into(),
             guest: command,
         }
@@ -67,8 +77,11 @@ impl Receiver {
     fn words(self) -> Vec<OsString> {
         let guest = self.guest;
         let count = (1 + guest.arguments.len()).to_string();
-        let words = [self.switch.into(), count.into(), guest.program.into()];
-        words.into_iter().chain(guest.arguments).collect()
+        let switch = (self.path == GuestPath::Switch).then_some(self.switch.into());
+        let words = switch
+            .into_iter()
+            .chain([count.into(), guest.program.into()]);
+        words.chain(guest.arguments).collect()
     }
 }
 
@@ -91,16 +104,16 @@ pub fn with_peer(vmm: Command, agent: impl Into<PathBuf>, job: &Job) -> Command 
     with_peers(vmm, agent, job, None)
 }
 
-/// The same, with another guest on a switch if there is one.
+/// The same, with another guest if there is one.
 pub fn with_peers(
     vmm: Command,
     agent: impl Into<PathBuf>,
     job: &Job,
     receiver: Option<Receiver>,
 ) -> Command {
-    let kinds = [("tap", is_measured(job)), ("switch", receiver.is_some())];
-    let kinds = kinds.iter().filter(|(_, is_needed)| *is_needed);
-    let kinds: Vec<_> = kinds.map(|(name, _)| *name).collect();
+    let tap = is_measured(job).then_some("tap");
+    let path = receiver.as_ref().map(|it| it.path.name());
+    let kinds: Vec<_> = tap.into_iter().chain(path).collect();
     if kinds.is_empty() {
         return vmm;
     }
@@ -154,14 +167,14 @@ pub fn check_taps(settings: &Settings) -> Result<(), Error> {
 pub struct TapDrivers(Vec<Module>);
 
 impl TapDrivers {
-    /// Returns those for guests with this configuration: none without a network.
+    /// Returns those for guests with this configuration.
     ///
     /// # Errors
     /// One is missing.
     pub fn new(settings: &Settings, guest: &GuestConfig) -> Result<Self, Error> {
-        match guest.network {
-            false => Ok(Self::default()),
-            true => drivers::chosen(settings, &DRIVERS).map(Self),
+        match drivers_for(guest) {
+            [] => Ok(Self::default()),
+            names => drivers::chosen(settings, names).map(Self),
         }
     }
 
@@ -178,7 +191,8 @@ impl TapDrivers {
 
     /// Loads them before the launch of `job`, if it measures a network.
     pub fn load(&self, script: &mut Script, job: &Job) {
-        let modules = self.0.iter().filter(|_| is_measured(job));
+        let is_needed = is_measured(job) || sends_packets(job);
+        let modules = self.0.iter().filter(|_| is_needed);
         modules.for_each(|module| script.module(&Self::path(module), ""));
     }
 }

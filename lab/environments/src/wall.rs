@@ -173,7 +173,7 @@ impl GuestCommand for ImageInTraplineVmm {
     fn facts(&self) -> Facts {
         let switch = self
             .guest
-            .packets
+            .has_switch()
             .then(|| self.settings.parts.get(Part::Switch));
         let fact = switch.and_then(|file| network::switch_fact(&file.ok()?).ok());
         fact.into_iter().collect()

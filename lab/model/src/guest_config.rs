@@ -16,8 +16,10 @@ pub struct GuestConfig {
     pub disk_mib: u32,
     /// It has a network card with a peer for workload `net`.
     pub network: bool,
-    /// It has a network card on a switch with another guest.
+    /// It has a network card to another guest.
     pub packets: bool,
+    /// What is between both.
+    pub path: GuestPath,
     /// Virtual CPUs.
     pub cpus: u32,
     /// Equal guests that are measured at the same time.
@@ -57,6 +59,7 @@ impl GuestConfig {
         disk_mib: 0,
         network: false,
         packets: false,
+        path: GuestPath::Switch,
         cpus: 1,
         guests: 1,
         scheduling: Scheduling::DEFAULT,
@@ -71,6 +74,11 @@ impl GuestConfig {
         thp: None,
         wake: Wake::Halt,
     };
+
+    /// Returns true if it is connected with another guest by `trapline-switch`.
+    pub fn has_switch(&self) -> bool {
+        self.packets && self.path == GuestPath::Switch
+    }
 
     /// Returns the job for the image, with the number of its CPUs.
     pub fn job(&self, job: &Job) -> Job {
@@ -111,6 +119,20 @@ impl Wake {
         }
     }
 }
+
+/// Way of packets from guest to guest: `--path`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GuestPath {
+    /// `trapline-switch`.
+    #[default]
+    Switch,
+    /// Two taps and a bridge of Linux; each VMM moves frames between its tap and its guest.
+    Bridge,
+    /// The same, but the kernel moves them (vhost-net).
+    VhostNet,
+}
+
+named!(GuestPath { Switch "switch", Bridge "bridge", VhostNet "vhost-net" });
 
 /// Host pages of guest memory: `--pages`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -14,8 +14,8 @@ pub use value::{FileOverride, Value};
 use crate::cpus;
 use crate::environment::EnvironmentId;
 use crate::guest_config::{
-    Batching, Crossing, GuestConfig, HugePages, MemoryPages, Paging, Spaces, Switch, VcpuState,
-    Wake, MOST_GUESTS,
+    Batching, Crossing, GuestConfig, GuestPath, HugePages, MemoryPages, Paging, Spaces, Switch,
+    VcpuState, Wake, MOST_GUESTS,
 };
 use crate::layers;
 use crate::layers::{Hypervisor, Machine};
@@ -245,6 +245,17 @@ pub const SETTINGS: &[Setting] = &[
         apply: |value, guest| guest.wake = Wake::ALL[value.choice()],
         format: 20,
         help: "Wait for a semaphore in workload ipc: halt, poll for microseconds and then halt, or mwait (docs/ipc.md)",
+        ..ROW
+    },
+    Setting {
+        name: "path",
+        column: "path",
+        value_type: ValueType::Choice(&GuestPath::NAMES),
+        default: Some("switch"),
+        supported_by: EnvironmentId::supports_packets,
+        apply: |value, guest| guest.path = GuestPath::ALL[value.choice()],
+        format: 21,
+        help: "Way of the packets of workload net from guest to guest: trapline-switch, a bridge, or a bridge with vhost-net (docs/network.md)",
         ..ROW
     },
     Setting {

@@ -12,9 +12,9 @@ use trapline_host::{package, Error};
 
 pub use super::module::Module;
 
-/// Kept modules: consoles, disks, network cards, sockets, a journaling file system and its checksum, and
-/// taps for the host of such a guest.
-const KEPT: [&str; 8] = [
+/// Kept modules: consoles, disks, network cards, sockets, a journaling file system and its checksum; for
+/// the host of such guests taps, a bridge between them, and the kernel's side of network cards.
+const KEPT: [&str; 10] = [
     "virtio_mmio",
     "virtio_console",
     "virtio_blk",
@@ -23,6 +23,8 @@ const KEPT: [&str; 8] = [
     "ext4",
     "crc32c_generic",
     "tun",
+    "bridge",
+    "vhost_net",
 ];
 
 /// Directory where the init of a guest finds them.

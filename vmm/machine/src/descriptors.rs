@@ -1,8 +1,9 @@
 //! Descriptors inherited from the parent process.
 
 use crate::inherited::of_path;
+use crate::net::{ExternalSource, Source, Spec, TapSource};
 use crate::settings::VmConfig;
-use crate::{net, Failure};
+use crate::Failure;
 use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -53,11 +54,14 @@ fn named(config: &VmConfig) -> Vec<(RawFd, &'static str)> {
 }
 
 /// Returns the descriptor of a card's other side.
-fn descriptor_of(card: &net::Spec) -> Option<RawFd> {
-    match &card.source {
-        net::Source::Tap(net::TapSource::Inherited(fd)) => Some(*fd),
-        net::Source::Tap(_) => None,
-        net::Source::VhostUser(path) => of_path(path),
+fn descriptor_of(card: &Spec) -> Option<RawFd> {
+    let tap = match &card.source {
+        Source::External(ExternalSource::VhostUser(path)) => return of_path(path),
+        Source::External(ExternalSource::VhostNet(tap)) | Source::Tap(tap) => tap,
+    };
+    match tap {
+        TapSource::Inherited(fd) => Some(*fd),
+        TapSource::Named(_) => None,
     }
 }
 

@@ -1,17 +1,16 @@
-//! The virtio devices of an image: a disk, a network card on a tap, and one on a switch.
+//! The virtio devices of an image: a disk, a network card on a tap, and one that something else serves, as a switch.
 //!
 //! Their registers are those of the second to fourth virtio-mmio transport. Their interrupt is a vector of the local APIC,
 //! because the virtual machine of an image has no I/O APIC.
 
 use crate::disk::{self, DiskConfig};
-use crate::net::{self, user, Card, Source, Tap, TapSource, UserCard};
+use crate::net::{self, external, Card, ExternalSource, Source, Tap, TapSource};
 use crate::sandbox::Role;
 use crate::shell::Host;
 use crate::threads::Worker;
 use crate::virtio::Slot;
 use crate::{Failure, Machine, StopReason, VmConfig};
 use std::ops::DerefMut;
-use std::path::Path;
 use std::sync::Arc;
 use trapline_abi::platform::{DISK_MMIO, NET_MMIO, SWITCH_MMIO, VIRTIO_MMIO_SIZE, VIRTIO_VECTOR};
 use trapline_interface::{IrqId, Vcpu, VcpuId, Vm};
@@ -20,9 +19,9 @@ use trapline_monitor::{run, start, Devices, Platform};
 
 /// Name of the disk and its thread.
 const DISK: &str = "disk0";
-/// Names of the threads of the cards on a tap and on a switch.
+/// Names of the threads of the cards.
 const CARD: &str = "net0";
-const SWITCHED: &str = "net1";
+const SECOND_CARD: &str = "net1";
 
 /// Interrupt of all devices.
 const INTERRUPT: IrqId = IrqId {
@@ -36,7 +35,7 @@ const INTERRUPT: IrqId = IrqId {
 pub struct ImageDevices {
     disk: Option<Arc<Slot<Block>>>,
     card: Option<Arc<Slot<Card>>>,
-    switched: Option<Arc<Slot<UserCard>>>,
+    second: Option<Arc<dyn Registers>>,
     /// Threads that are not started yet.
     workers: Vec<Worker>,
 }
@@ -61,7 +60,7 @@ impl ImageDevices {
         for card in &config.net {
             match &card.source {
                 Source::Tap(tap) => devices.add_card(vm, memory, card, tap)?,
-                Source::VhostUser(path) => devices.add_switched(vm, memory, card, path)?,
+                Source::External(other) => devices.add_external(vm, memory, card, other)?,
             }
         }
         Ok(Box::leak(Box::new(devices)))
@@ -97,35 +96,45 @@ impl ImageDevices {
         source: &TapSource,
     ) -> Result<(), Failure> {
         let tap = Arc::new(Tap::open(source)?);
-        let slot = slot(vm, NET_MMIO, memory, Card::new(Arc::clone(&tap), spec.mac))?;
-        self.card = Some(Arc::clone(&slot));
+        let (name, address) = match self.card {
+            None => (CARD, NET_MMIO),
+            Some(_) => (SECOND_CARD, SWITCH_MMIO),
+        };
+        let slot = slot(vm, address, memory, Card::new(Arc::clone(&tap), spec.mac))?;
+        match self.card {
+            None => self.card = Some(Arc::clone(&slot)),
+            Some(_) => self.second = Some(Arc::clone(&slot) as _),
+        }
         self.workers.push(Worker {
-            name: CARD.to_owned(),
+            name: name.to_owned(),
             role: Role::ImageNet,
             work: Box::new(move || net::serve(&slot, &tap)),
         });
         Ok(())
     }
 
-    fn add_switched(
+    fn add_external(
         &mut self,
         vm: &impl Vm,
         memory: &Arc<Memory>,
         spec: &net::Spec,
-        path: &Path,
+        source: &ExternalSource,
     ) -> Result<(), Failure> {
-        let (card, backend) = user::connect(path, spec.mac, spec.pairs)?;
+        let (card, backend) = external::connect(source, spec, memory)?;
         let line = match vm.irq_event(INTERRUPT)? {
             Some(line) => line,
             None => vm.irq_line(INTERRUPT)?,
         };
         let slot = Arc::new(Slot::with_line(vm, SWITCH_MMIO, line, memory, card)?);
-        let link = user::Link::new(backend, &slot, memory, spec.pairs)?;
-        self.switched = Some(Arc::clone(&slot));
+        let link = external::Link::new(backend, &slot, memory, spec.pairs)?;
+        self.second = Some(Arc::clone(&slot) as _);
         self.workers.push(Worker {
-            name: SWITCHED.to_owned(),
-            role: Role::ImageNetUser,
-            work: Box::new(move || user::serve(&slot, link)),
+            name: SECOND_CARD.to_owned(),
+            role: match source {
+                ExternalSource::VhostUser(_) => Role::ImageNetExternal,
+                ExternalSource::VhostNet(_) => Role::NetKernel,
+            },
+            work: Box::new(move || external::serve(&slot, link)),
         });
         Ok(())
     }
@@ -176,7 +185,7 @@ impl ImageDevices {
         if let (Some(card), Some(offset)) = (&self.card, offset(NET_MMIO)) {
             return Some((&**card, offset));
         }
-        Some((&**self.switched.as_ref()?, offset(SWITCH_MMIO)?))
+        Some((&**self.second.as_ref()?, offset(SWITCH_MMIO)?))
     }
 }
 

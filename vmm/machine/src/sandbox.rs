@@ -20,8 +20,8 @@ mod role;
 use crate::Failure;
 use calls::{
     CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, IMAGE_DISK_POOL, IMAGE_DISK_RING, IMAGE_NET,
-    IMAGE_NET_USER, LIMITS, NET, NET_USER, PROCESS, SERIAL_LINE, TICKER, VCPU, VCPU_WITH_BOTH,
-    VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VCPU_WITH_TIMER, VSOCK, VSOCK_IN,
+    IMAGE_NET_EXTERNAL, LIMITS, NET, NET_EXTERNAL, NET_KERNEL, PROCESS, SERIAL_LINE, TICKER, VCPU,
+    VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VCPU_WITH_TIMER, VSOCK, VSOCK_IN,
 };
 pub use guard::guard;
 pub use role::Role;
@@ -68,8 +68,9 @@ static OF_IMAGE_DISK_POOL: Filter = compile(&IMAGE_DISK_POOL);
 static OF_DISK_WORKER: Filter = compile(&DISK_WORKER);
 static OF_NET: Filter = compile(&NET);
 static OF_IMAGE_NET: Filter = compile(&IMAGE_NET);
-static OF_NET_USER: Filter = compile(&NET_USER);
-static OF_IMAGE_NET_USER: Filter = compile(&IMAGE_NET_USER);
+static OF_NET_KERNEL: Filter = compile(&NET_KERNEL);
+static OF_NET_EXTERNAL: Filter = compile(&NET_EXTERNAL);
+static OF_IMAGE_NET_EXTERNAL: Filter = compile(&IMAGE_NET_EXTERNAL);
 static OF_VSOCK: Filter = compile(&VSOCK);
 static OF_VSOCK_IN: Filter = compile(&VSOCK_IN);
 
@@ -349,8 +350,9 @@ fn filter_of(role: Role) -> &'static Filter {
         Role::DiskWorker => &OF_DISK_WORKER,
         Role::Net => &OF_NET,
         Role::ImageNet => &OF_IMAGE_NET,
-        Role::NetUser => &OF_NET_USER,
-        Role::ImageNetUser => &OF_IMAGE_NET_USER,
+        Role::NetKernel => &OF_NET_KERNEL,
+        Role::NetExternal => &OF_NET_EXTERNAL,
+        Role::ImageNetExternal => &OF_IMAGE_NET_EXTERNAL,
         Role::Vsock => &OF_VSOCK,
         Role::VsockIn => &OF_VSOCK_IN,
     }

@@ -130,9 +130,9 @@ impl VmConfig {
         !self.disks.is_empty() || !self.net.is_empty()
     }
 
-    /// Returns true if another process serves queues of a device, in guest memory.
-    pub fn has_external_queues(&self) -> bool {
-        self.net.iter().any(net::Spec::is_external)
+    /// Returns true if another process accesses guest memory.
+    pub fn shares_memory(&self) -> bool {
+        self.net.iter().any(net::Spec::is_of_process)
     }
 
     /// Returns the role of vCPU threads.
@@ -251,7 +251,7 @@ const OPTIONS: [OptionRow; 32] = [
     ("disk", None, Text("FILE[,ro][,direct][,engine=uring|pool]", |config, text| {
         push(&mut config.disks, DiskConfig::parse(text))
     })),
-    ("net", None, Text("tap=NAME, fd=N or vhost-user=SOCKET[,queues=N], optionally mac=02:…:…:…:…:…", |config, text| {
+    ("net", None, Text("tap=NAME[,vhost=on], fd=N[,vhost=on] or vhost-user=SOCKET[,queues=N], optionally mac=02:…:…:…:…:…", |config, text| {
         push(&mut config.net, net::Spec::parse(text))
     })),
     ("vsock", LINUX, Text("cid=N,path=SOCKET[,in] with N of 3 or more, given once", |config, text| {
@@ -350,11 +350,12 @@ impl VmConfig {
             return Err(Failure::Usage("several --disk require --kernel".into()));
         }
         let externals = self.net.iter().filter(|card| card.is_external()).count();
-        if self.guest == Guest::Image && (externals > 1 || self.net.len() > externals + 1) {
-            let message = "several --net of a kind require --kernel";
+        if self.guest == Guest::Image && (externals > 1 || self.net.len() > 2) {
+            let message =
+                "more than two --net, or two with vhost-user or vhost=on, require --kernel";
             return Err(Failure::Usage(message.into()));
         }
-        if self.has_external_queues() && self.pages.is_some() {
+        if self.shares_memory() && self.pages.is_some() {
             let message = "--net vhost-user requires --pages file, which can be shared";
             return Err(Failure::Usage(message.into()));
         }

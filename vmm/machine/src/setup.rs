@@ -54,7 +54,7 @@ pub fn set_up<H: Hypervisor>(
     // A private mapping of the file would be another one in the guest's process.
     let mapped = match settings.backend {
         // Another process sees the memory's own file only.
-        Backend::Kvm if settings.has_external_queues() => None,
+        Backend::Kvm if settings.shares_memory() => None,
         Backend::Kvm | Backend::KvmUserApic => Some(&file),
         Backend::Process => {
             privileges::drop_all(settings.user, settings.chroot.as_deref())?;

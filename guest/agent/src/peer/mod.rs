@@ -3,13 +3,14 @@
 //! `trapline-agent trapline.peer` serves at the loopback device and prints its ports for TCP and UDP;
 //! `trapline-agent trapline.peer=tap PROGRAM ARGUMENT...` serves behind a tap for `trapline-vmm` ([`tap`]), and
 //! `trapline-agent trapline.peer=check` reports whether that is possible. With `trapline.peer=switch SWITCH COUNT WORD...`
-//! before the program the peer is another guest on a switch ([`switch`]): the command of that guest has COUNT words.
-//! `trapline.peer=tap,switch` gives the program both.
+//! before the program the peer is another guest on a switch ([`neighbour`]): the command of that guest has COUNT words.
+//! `trapline.peer=bridge COUNT WORD...` connects it by taps and a bridge, `vhost-net` in its place lets the kernel move the frames
+//! between them and the guests. `trapline.peer=tap,switch` gives the program two cards.
 //!
 //! A peer has one connection at a time and buffers of fixed size, whatever its client sends. It is killed with the
 //! process that started it, and after an hour.
 
-mod switch;
+mod neighbour;
 mod tap;
 
 use crate::interface;
@@ -39,19 +40,31 @@ pub enum Place<'a> {
 pub struct Cards<'a> {
     /// A tap.
     has_tap: bool,
-    /// A switch with another guest.
-    switch: Option<Switch<'a>>,
+    /// Another guest.
+    neighbour: Option<Neighbour<'a>>,
     /// Program and arguments.
     program: &'a [String],
 }
 
-/// Programs on the other side of a network card.
+/// Another guest on the other side of a network card.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Switch<'a> {
-    /// Path of `trapline-switch`.
-    path: &'a str,
+pub struct Neighbour<'a> {
+    /// What is between both.
+    way: Way<'a>,
     /// Command of the other guest.
     guest: &'a [String],
+}
+
+/// What is between two guests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way<'a> {
+    /// `trapline-switch`, by its path.
+    Switch(&'a str),
+    /// A bridge of Linux.
+    Bridge {
+        /// The kernel moves the frames between taps and guests, not the VMMs.
+        by_kernel: bool,
+    },
 }
 
 /// Maximum lifetime of a peer, in seconds.
@@ -75,7 +88,8 @@ pub fn parse(words: &[String]) -> Option<Result<Place<'_>, String>> {
     Some(parsed.ok_or_else(|| {
         format!(
             "invalid peer: '{first}'\nhelp: use {WORD}, {WORD}=tap PROGRAM ARGUMENT..., or \
-             {WORD}=switch SWITCH COUNT WORD... PROGRAM ARGUMENT..."
+             {WORD}=switch SWITCH COUNT WORD... PROGRAM ARGUMENT..., or \
+             {WORD}=bridge COUNT WORD... PROGRAM ARGUMENT..., or the same with vhost-net"
         )
     }))
 }
@@ -86,13 +100,9 @@ fn cards<'a>(kinds: &str, mut words: &'a [String]) -> Option<Cards<'a>> {
     for kind in kinds.split(',') {
         match kind {
             "tap" if !cards.has_tap => cards.has_tap = true,
-            "switch" if cards.switch.is_none() => {
-                let [path, count, rest @ ..] = words else {
-                    return None;
-                };
-                let (guest, rest) = rest.split_at_checked(count.parse().ok()?)?;
-                guest.first()?;
-                cards.switch = Some(Switch { path, guest });
+            _ if cards.neighbour.is_none() => {
+                let (neighbour, rest) = neighbour(kind, words)?;
+                cards.neighbour = Some(neighbour);
                 words = rest;
             }
             _ => return None,
@@ -102,18 +112,35 @@ fn cards<'a>(kinds: &str, mut words: &'a [String]) -> Option<Cards<'a>> {
     words.first().map(|_| cards)
 }
 
+/// Parses what connects another guest, and its command. Returns the words behind them, too.
+fn neighbour<'a>(kind: &str, words: &'a [String]) -> Option<(Neighbour<'a>, &'a [String])> {
+    let (way, words) = match kind {
+        "switch" => {
+            let (path, rest) = words.split_first()?;
+            (Way::Switch(path), rest)
+        }
+        "bridge" => (Way::Bridge { by_kernel: false }, words),
+        "vhost-net" => (Way::Bridge { by_kernel: true }, words),
+        _ => return None,
+    };
+    let (count, rest) = words.split_first()?;
+    let (guest, rest) = rest.split_at_checked(count.parse().ok()?)?;
+    guest.first()?;
+    Some((Neighbour { way, guest }, rest))
+}
+
 /// Starts the peers and executes the program with cards for them.
 ///
 /// # Errors
 /// A peer or the program cannot be started.
 fn execute(cards: &Cards<'_>) -> Result<(), String> {
     let tap = cards.has_tap.then(tap::start).transpose()?;
-    let switch = cards.switch.as_ref().map(switch::start).transpose()?;
+    let neighbour = cards.neighbour.as_ref().map(neighbour::start).transpose()?;
     let Some((program, arguments)) = cards.program.split_first() else {
         return Ok(());
     };
     let mut command = Command::new(program);
-    for card in tap.iter().chain(&switch) {
+    for card in tap.iter().chain(&neighbour) {
         command.args(["--net", card]);
     }
     let error = command.args(arguments).exec();
@@ -306,13 +333,25 @@ mod tests {
         let both = words("trapline.peer=switch,tap /switch 2 vmm --receive vmm --x");
         let with_both = Cards {
             has_tap: true,
-            switch: Some(Switch {
-                path: "/switch",
+            neighbour: Some(Neighbour {
+                way: Way::Switch("/switch"),
                 guest: &both[3..5],
             }),
             program: &both[5..],
         };
         assert_eq!(parse(&both), Some(Ok(Place::Cards(with_both))));
+        for (kind, by_kernel) in [("bridge", false), ("vhost-net", true)] {
+            let words = words(&format!("trapline.peer={kind} 1 guest vmm --x"));
+            let bridged = Cards {
+                neighbour: Some(Neighbour {
+                    way: Way::Bridge { by_kernel },
+                    guest: &words[2..3],
+                }),
+                program: &words[3..],
+                ..Cards::default()
+            };
+            assert_eq!(parse(&words), Some(Ok(Place::Cards(bridged))));
+        }
         let check = words("trapline.peer=check");
         assert_eq!(parse(&check), Some(Ok(Place::Check)));
         for wrong in [

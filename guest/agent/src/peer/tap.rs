@@ -1,7 +1,7 @@
-//! A peer behind a tap of `trapline-vmm`.
+//! A peer behind a tap of `trapline-vmm`, and a bridge between two such taps.
 //!
-//! The peer is a child in a network namespace of its own, where it creates the tap; without the privilege for that, in a
-//! user namespace, too. It passes the tap's descriptor to this process, which executes the VMM with it. So the VMM keeps
+//! Either is a child in a network namespace of its own, where it creates the taps; without the privilege for that, in a
+//! user namespace, too. It passes their descriptors to this process, which executes the VMM with them. So the VMM keeps
 //! the number, the namespaces and the privileges of the process that was started, and no interface of the host is
 //! involved.
 
@@ -18,8 +18,10 @@ use std::ptr;
 use trapline_abi::net::{MAC, PEER, PORT};
 
 const DEVICE: &str = "/dev/net/tun";
-/// Name of the tap in the namespace of the peer.
+/// Names of the tap in the namespace of the peer, and of those of a bridge.
 const TAP: &str = "trapline0";
+const BRIDGED: [&str; 2] = ["trapline0", "trapline1"];
+const BRIDGE: &str = "trapline-bridge";
 
 /// Ethernet frames, preceded by a virtio-net header (Linux, Documentation/networking/tuntap.rst).
 const FLAGS: libc::c_int = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
@@ -35,18 +37,52 @@ type Control = [u64; 4];
 /// # Errors
 /// The peer cannot be started.
 pub fn start() -> Result<String, String> {
+    let [tap] = start_child(|| {
+        let (server, tap) = prepare()?;
+        let serve = move || server.serve();
+        Ok(([tap], serve))
+    })?;
+    let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
+    // The descriptor is inherited, and closed by the VMM.
+    Ok(format!("fd={},mac={mac}", tap.into_raw_fd()))
+}
+
+/// Starts a process with a bridge between two taps, and returns these.
+///
+/// # Errors
+/// The bridge cannot be made.
+pub fn start_bridge() -> Result<[OwnedFd; 2], String> {
+    start_child(|| {
+        let taps = prepare_bridge()?;
+        let serve = || loop {
+            // SAFETY: waits for a signal; each ends this process.
+            unsafe { libc::pause() };
+        };
+        Ok((taps, serve))
+    })
+}
+
+/// Starts a child that prepares taps, passes them to this process, and then serves until it is killed.
+fn start_child<const COUNT: usize, S: FnOnce() -> io::Result<()>>(
+    prepare: impl FnOnce() -> io::Result<([File; COUNT], S)>,
+) -> Result<[OwnedFd; COUNT], String> {
     let failed = |error: io::Error| format!("the peer cannot be started: {error}");
     let (ours, theirs) = UnixDatagram::pair().map_err(failed)?;
     // SAFETY: this process has one thread.
     match unsafe { libc::fork() } {
-        0 => serve(theirs),
+        0 => {
+            if let Err(why) = serve(theirs, prepare) {
+                eprintln!("trapline-agent: peer: {why}");
+            }
+            std::process::exit(1)
+        }
         ..0 => return Err(failed(io::Error::last_os_error())),
         _ => drop(theirs),
     }
-    let tap = receive(&ours)?;
-    let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
-    // The descriptor is inherited, and closed by the VMM.
-    Ok(format!("fd={},mac={mac}", tap.into_raw_fd()))
+    let taps: Result<Vec<_>, _> = (0..COUNT).map(|_| receive(&ours)).collect();
+    taps?
+        .try_into()
+        .map_err(|_| "the peer has no tap".to_owned())
 }
 
 /// Checks that a peer can be started.
@@ -58,45 +94,44 @@ pub fn check() -> Result<(), String> {
 }
 
 /// Serves until this process is killed.
-fn serve(parent: UnixDatagram) -> ! {
-    if let Err(why) = try_serve(parent) {
-        eprintln!("trapline-agent: peer: {why}");
-    }
-    std::process::exit(1)
-}
-
-fn try_serve(parent: UnixDatagram) -> io::Result<()> {
+fn serve<const COUNT: usize, S: FnOnce() -> io::Result<()>>(
+    parent: UnixDatagram,
+    prepare: impl FnOnce() -> io::Result<([File; COUNT], S)>,
+) -> io::Result<()> {
     close_others(parent.as_raw_fd());
     // A new user namespace may clear the signal of the parent's death.
     let prepared = prepare().and_then(|prepared| limit_lifetime().map(|()| prepared));
-    let (server, tap) = match prepared {
+    let (taps, serve) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return parent.send(error.to_string().as_bytes()).map(drop),
     };
-    send(&parent, &tap)?;
-    drop((parent, tap));
-    server.serve()
+    taps.iter().try_for_each(|tap| send(&parent, tap))?;
+    drop((parent, taps));
+    serve()
 }
 
 /// Creates the namespace with the tap, and binds the sockets.
 fn prepare() -> io::Result<(Server, File)> {
-    enter_namespace().map_err(|error| {
-        with_help(
-            format!("the peer of a network needs a network namespace: {error}"),
-            "allow user namespaces (sudo sysctl user.max_user_namespaces=10000), or measure as root",
-        )
-    })?;
+    enter_namespace()?;
     interface::disable_ipv6();
-    let tap = open().map_err(|error| {
-        let help = "load the driver (sudo modprobe tun), and give this user access to /dev/net/tun";
-        with_help(
-            format!("the peer of a network needs a tap: {DEVICE}: {error}"),
-            help,
-        )
-    })?;
+    let tap = open(TAP)?;
     let address = Ipv4Addr::from(PEER);
     interface::configure(TAP, address)?;
     Ok((Server::bind(address, PORT)?, tap))
+}
+
+/// Creates a namespace with two taps that a bridge connects. It sends no frames by itself.
+fn prepare_bridge() -> io::Result<[File; 2]> {
+    enter_namespace()?;
+    interface::disable_ipv6();
+    let [first, second] = BRIDGED;
+    let taps = [open(first)?, open(second)?];
+    let bridged = interface::create_bridge(BRIDGE, &BRIDGED);
+    bridged.map_err(|error| {
+        let help = "load its driver (sudo modprobe bridge), or use --path switch";
+        with_help(format!("no bridge between guests: {error}"), help)
+    })?;
+    Ok(taps)
 }
 
 fn with_help(message: String, help: &str) -> io::Error {
@@ -120,21 +155,35 @@ fn enter_namespace() -> io::Result<()> {
         // SAFETY: takes a number; this process has one thread.
         zero_or_error(unsafe { libc::unshare(flags) }.into())
     };
-    match unshare(libc::CLONE_NEWNET) {
+    let entered = match unshare(libc::CLONE_NEWNET) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
             unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET)
         }
         entered => entered,
-    }
+    };
+    entered.map_err(|error| {
+        with_help(
+            format!("the peer of a network needs a network namespace: {error}"),
+            "allow user namespaces (sudo sysctl user.max_user_namespaces=10000), or measure as root",
+        )
+    })
 }
 
-/// Creates the tap.
-fn open() -> io::Result<File> {
-    let file = File::options().read(true).write(true).open(DEVICE)?;
-    let mut request = interface::request_for(TAP);
-    request.ifr_ifru.ifru_flags = FLAGS as libc::c_short;
-    interface::control(&file, libc::TUNSETIFF as libc::c_ulong, &mut request)?;
-    Ok(file)
+/// Creates a tap.
+fn open(name: &str) -> io::Result<File> {
+    let create = || {
+        let file = File::options().read(true).write(true).open(DEVICE)?;
+        let mut request = interface::request_for(name);
+        request.ifr_ifru.ifru_flags = FLAGS as libc::c_short;
+        interface::control(&file, libc::TUNSETIFF as libc::c_ulong, &mut request)?;
+        Ok(file)
+    };
+    create().map_err(|error: io::Error| {
+        with_help(
+            format!("the peer of a network needs a tap: {DEVICE}: {error}"),
+            "load the driver (sudo modprobe tun), and give this user access to /dev/net/tun",
+        )
+    })
 }
 
 /// Sends one byte and a descriptor (`unix(7)`, SCM_RIGHTS).

@@ -1,4 +1,4 @@
-//! The network card of the machine on a switch with another guest, and the memory of its queues.
+//! The network card of the machine to another guest, and the memory of its queues.
 
 use super::card::{self, Card};
 use super::mmio::{self, Mmio};
@@ -8,7 +8,7 @@ use crate::cpu::Global;
 use crate::interrupts::Apic;
 use crate::{console, memory};
 use trapline_abi::packet::{Frames, READY};
-use trapline_abi::platform::SWITCH_MMIO;
+use trapline_abi::platform::{NET_MMIO, SWITCH_MMIO};
 use trapline_workloads::Reason;
 
 /// The sender; `None` before it is opened.
@@ -56,8 +56,10 @@ pub fn receive(has_ports: bool) -> Reason {
 }
 
 fn start(apic: Result<&Apic, Reason>, has_ports: bool) -> Result<Card<Mmio>, Reason> {
-    let absent = "the machine has no network card on a switch";
-    let mmio = mmio::find(apic, has_ports, (NETWORK, SWITCH_MMIO), absent)?;
+    let absent = "the machine has no network card to another guest";
+    let find = |place| mmio::find(apic, has_ports, (NETWORK, place), absent);
+    // A tap has the first place if there is no other.
+    let mmio = find(SWITCH_MMIO).or_else(|_| find(NET_MMIO))?;
     let bytes = card::BYTES.next_multiple_of(memory::FRAME as usize);
     let frames = memory::take_last_frames(bytes as u64);
     let buffers = frames.ok_or("not enough memory for the network card")? as *mut u8;

@@ -141,7 +141,7 @@ fn innermost_contents(
             image,
             guest,
             taps: TapDrivers::new(settings, &guest)?,
-            switch: match guest.packets {
+            switch: match guest.has_switch() {
                 true => Some(settings.parts.get(Part::Switch)?),
                 false => None,
             },

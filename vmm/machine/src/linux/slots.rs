@@ -1,7 +1,7 @@
 //! The virtio devices of a VM and their threads.
 
 use crate::disk::{self, DiskConfig};
-use crate::net::{self, user, Card, Source, Tap, UserCard};
+use crate::net::{self, external, Card, ExternalCard, Source, Tap};
 use crate::sandbox::Role;
 use crate::threads::Worker;
 use crate::virtio::{Counters, Counts, Slot};
@@ -39,7 +39,7 @@ pub enum AnySlot {
     Entropy(Arc<Slot<Entropy>>),
     Disk(Arc<Slot<Block>>),
     Net(Arc<Slot<Card>>),
-    NetUser(Arc<Slot<UserCard>>),
+    NetExternal(Arc<Slot<ExternalCard>>),
     Vsock(Arc<Slot<Vsock>>),
 }
 
@@ -69,7 +69,7 @@ macro_rules! any_slot {
     };
 }
 
-any_slot!(Console: Console, Entropy: Entropy, Disk: Block, Net: Card, NetUser: UserCard, Vsock: Vsock);
+any_slot!(Console: Console, Entropy: Entropy, Disk: Block, Net: Card, NetExternal: ExternalCard, Vsock: Vsock);
 
 /// Returns the MMIO slots of all devices in `settings`.
 ///
@@ -177,15 +177,18 @@ impl Slots {
                     work: Box::new(move || net::serve(&slot, &tap)),
                 })
             }
-            Source::VhostUser(path) => {
-                let (card, backend) = user::connect(path, spec.mac, spec.pairs)?;
+            Source::External(source) => {
+                let (card, backend) = external::connect(source, spec, memory)?;
                 let slot = add(&mut self.bus, vm, memory, card)?;
                 self.cards.push(Arc::clone(&slot).into());
-                let link = user::Link::new(backend, &slot, memory, spec.pairs)?;
+                let link = external::Link::new(backend, &slot, memory, spec.pairs)?;
                 Ok(Worker {
                     name,
-                    role: Role::NetUser,
-                    work: Box::new(move || user::serve(&slot, link)),
+                    role: match spec.is_of_process() {
+                        true => Role::NetExternal,
+                        false => Role::NetKernel,
+                    },
+                    work: Box::new(move || external::serve(&slot, link)),
                 })
             }
         }

@@ -1,4 +1,5 @@
-//! Network cards: each is connected to a tap and served by its own thread, or by another process ([`user`]).
+//! Network cards: each is connected to a tap and served by its own thread, or by another process or
+//! the kernel ([`external`]).
 //!
 //! A frame moves between guest memory and the tap in one system call, without a copy. The thread handles up to a
 //! ring of frames per direction at a time, and polls the tap only while the driver offers buffers; excess
@@ -7,15 +8,15 @@
 //! The tap's offloads (checksums, TCP segmentation) are set on the vCPU's thread when the driver has
 //! negotiated features.
 
+pub mod external;
 mod spec;
 mod tap;
 #[cfg(test)]
 mod tests;
-pub mod user;
 
-pub use spec::{Source, Spec, TapSource};
+pub use external::ExternalCard;
+pub use spec::{ExternalSource, Source, Spec, TapSource};
 pub use tap::Tap;
-pub use user::UserCard;
 
 use crate::virtio::Slot;
 use std::os::fd::{AsRawFd, RawFd};

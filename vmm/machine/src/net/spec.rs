@@ -1,4 +1,5 @@
-//! Parsing of `--net`: `tap=NAME`, `fd=N` or `vhost-user=SOCKET`, optionally `mac=ADDRESS`; `queues=N` with a socket.
+//! Parsing of `--net`: `tap=NAME`, `fd=N` or `vhost-user=SOCKET`, optionally `mac=ADDRESS`; `vhost=on` with a tap, `queues=N`
+//! with a socket.
 
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
@@ -28,13 +29,28 @@ pub enum TapSource {
 pub enum Source {
     /// A tap.
     Tap(TapSource),
-    /// A process that serves the queues, by its socket.
+    /// Something else serves the queues.
+    External(ExternalSource),
+}
+
+/// What serves the queues of a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExternalSource {
+    /// A process, by its socket.
     VhostUser(PathBuf),
+    /// The kernel, with a tap.
+    VhostNet(TapSource),
 }
 
 impl From<TapSource> for Source {
     fn from(tap: TapSource) -> Self {
         Self::Tap(tap)
+    }
+}
+
+impl From<ExternalSource> for Source {
+    fn from(source: ExternalSource) -> Self {
+        Self::External(source)
     }
 }
 
@@ -53,6 +69,7 @@ impl Spec {
     /// Parses the option's value.
     pub fn parse(text: &str) -> Option<Self> {
         let (mut source, mut mac, mut pairs) = (None, None, None);
+        let mut is_of_kernel = false;
         for word in text.split(',') {
             let (name, value) = word.split_once('=')?;
             match name {
@@ -63,25 +80,35 @@ impl Spec {
                     source = Some(TapSource::Inherited(descriptor(value)?).into())
                 }
                 "vhost-user" if source.is_none() => {
-                    source = Some(Source::VhostUser(socket(value)?));
+                    source = Some(ExternalSource::VhostUser(socket(value)?).into());
                 }
+                "vhost" if value == "on" && !is_of_kernel => is_of_kernel = true,
                 "mac" if mac.is_none() => mac = Some(parse_mac(value)?),
                 "queues" if pairs.is_none() => pairs = Some(number_of_pairs(value)?),
                 _ => return None,
             }
         }
-        let source = source?;
-        let is_supported = pairs.is_none() || matches!(source, Source::VhostUser(_));
-        is_supported.then_some(Self {
+        let source = match (source?, is_of_kernel) {
+            (Source::Tap(tap), true) => ExternalSource::VhostNet(tap).into(),
+            (Source::External(_), true) => return None,
+            (source, false) => source,
+        };
+        let spec = Self {
             source,
             mac,
             pairs: pairs.unwrap_or(1),
-        })
+        };
+        (pairs.is_none() || spec.is_of_process()).then_some(spec)
+    }
+
+    /// Returns true if something else serves the queues.
+    pub fn is_external(&self) -> bool {
+        matches!(self.source, Source::External(_))
     }
 
     /// Returns true if another process serves the queues.
-    pub fn is_external(&self) -> bool {
-        matches!(self.source, Source::VhostUser(_))
+    pub fn is_of_process(&self) -> bool {
+        matches!(self.source, Source::External(ExternalSource::VhostUser(_)))
     }
 }
 
@@ -146,15 +173,27 @@ mod tests {
         assert_eq!(Spec::parse("mac=02:1a:00:00:00:ff,fd=7"), Some(inherited));
         let external = |pairs| {
             Some(Spec {
-                source: Source::VhostUser("/run/a".into()),
+                source: ExternalSource::VhostUser("/run/a".into()).into(),
                 mac: None,
                 pairs,
             })
         };
         assert_eq!(Spec::parse("vhost-user=/run/a"), external(1));
         assert_eq!(Spec::parse("queues=8,vhost-user=/run/a"), external(8));
+        let of_kernel = Spec {
+            source: ExternalSource::VhostNet(TapSource::Inherited(7)).into(),
+            mac,
+            pairs: 1,
+        };
+        let parsed = Spec::parse("vhost=on,fd=7,mac=02:1a:00:00:00:ff");
+        assert_eq!(parsed, Some(of_kernel));
         for wrong in [
             "",
+            "vhost=on",
+            "tap=a,vhost=off",
+            "tap=a,vhost=on,vhost=on",
+            "tap=a,vhost=on,queues=2",
+            "vhost-user=a,vhost=on",
             "tap0",
             "tap=",
             "tap=a/b",

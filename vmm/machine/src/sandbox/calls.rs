@@ -217,7 +217,20 @@ pub const NET: [libc::c_long; 10] = [
 
 pub const IMAGE_NET: [libc::c_long; 12] = union(&NET, &LOCAL_INTERRUPT);
 
-pub const NET_USER: [libc::c_long; 15] = [
+pub const NET_KERNEL: [libc::c_long; 10] = [
+    libc::SYS_read,  // doorbells, requests for interrupts
+    libc::SYS_write, // interrupts, notifications, messages
+    libc::SYS_poll,
+    libc::SYS_brk,   // small allocations
+    libc::SYS_ioctl, // queues of the kernel, offloads of the tap, interrupts of KVM
+    libc::SYS_futex, // locks shared with vCPUs
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime, // without vDSO
+    libc::SYS_exit_group,
+    libc::SYS_tgkill, // interrupts of a process
+];
+
+pub const NET_EXTERNAL: [libc::c_long; 15] = [
     libc::SYS_read,  // doorbells, requests for interrupts
     libc::SYS_write, // interrupts, notifications, messages
     libc::SYS_close, // lost connections
@@ -235,7 +248,7 @@ pub const NET_USER: [libc::c_long; 15] = [
     libc::SYS_exit_group,
 ];
 
-pub const IMAGE_NET_USER: [libc::c_long; 17] = union(&NET_USER, &LOCAL_INTERRUPT);
+pub const IMAGE_NET_EXTERNAL: [libc::c_long; 17] = union(&NET_EXTERNAL, &LOCAL_INTERRUPT);
 
 pub const VSOCK_IN: [libc::c_long; 14] = [
     libc::SYS_read,  // doorbells

@@ -35,10 +35,12 @@ pub enum Role {
     Net,
     /// The network card of an image.
     ImageNet,
+    /// A network card whose queues the kernel serves.
+    NetKernel,
     /// A network card whose queues another process serves.
-    NetUser,
+    NetExternal,
     /// The same of an image.
-    ImageNetUser,
+    ImageNetExternal,
     /// Vsock with connections in both directions.
     Vsock,
     /// Vsock with connections from the host only.

@@ -67,8 +67,9 @@ fn filters_allow_exactly_their_list() {
         (Role::DiskWorker, &DISK_WORKER),
         (Role::Net, &NET),
         (Role::ImageNet, &IMAGE_NET),
-        (Role::NetUser, &NET_USER),
-        (Role::ImageNetUser, &IMAGE_NET_USER),
+        (Role::NetKernel, &NET_KERNEL),
+        (Role::NetExternal, &NET_EXTERNAL),
+        (Role::ImageNetExternal, &IMAGE_NET_EXTERNAL),
         (Role::Vsock, &VSOCK),
         (Role::VsockIn, &VSOCK_IN),
     ];

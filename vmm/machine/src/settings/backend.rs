@@ -2,6 +2,7 @@
 
 use super::{Backend, EntryMode, Guest, VmConfig};
 use crate::line::SerialMode;
+use crate::net::Spec;
 use crate::Failure;
 use trapline_interface::Pages;
 use trapline_process::{Config, Crossing};
@@ -58,7 +59,10 @@ impl VmConfig {
             (self.halt_in_guest, "--halt-in-guest"),
             (self.cpus > 1, "--cpus"),
             (!self.disks.is_empty(), "--disk"),
-            (self.has_external_queues(), "--net vhost-user"),
+            (
+                self.net.iter().any(Spec::is_external),
+                "--net with vhost-user or vhost=on",
+            ),
         ];
         let found = conflicts.into_iter().find(|(applies, _)| *applies);
         found.map(|(_, option)| option)

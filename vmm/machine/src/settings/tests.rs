@@ -83,7 +83,7 @@ fn every_option_has_its_effect() {
     let connected = run(&["--kernel=k", "--net=tap=a", "--net", "fd=3"]);
     assert_eq!(connected.net.len(), 2);
     let both = run(&["--image=k", "--net=tap=a", "--net=vhost-user=b"]);
-    assert_eq!((both.net.len(), both.has_external_queues()), (2, true));
+    assert_eq!((both.net.len(), both.shares_memory()), (2, true));
     let connected = run(&["--kernel=k", "--vsock=cid=9,path=p"]);
     assert_eq!(connected.vsock.map(|spec| spec.cid), Some(9));
     let plain = run(&["--image", "k"]);
@@ -151,7 +151,7 @@ fn usage_errors_name_the_option() {
         "--kernel k --halt-in-guest",
         "--image k --no-pv-eoi",
         "--kernel k --net bridge=b",
-        "--image k --net tap=t --net tap=u",
+        "--image k --net tap=t --net tap=u --net tap=v",
         "--image k --net vhost-user=a --net vhost-user=b",
         "--image k --pages 4k --net vhost-user=a",
         "--backend xen --domain 1 --net vhost-user=a",
@@ -218,8 +218,8 @@ fn usage_errors_name_the_option() {
         --kernel k --halt-in-guest -> --halt-in-guest requires --image
         --image k --no-pv-eoi -> --no-pv-eoi requires --kernel
         --kernel k --net bridge=b -> --net bridge=b: expected tap=NAME, fd=N or vhost-user=SOCKET[,queues=N], optionally mac=02:…:…:…:…:…
-        --image k --net tap=t --net tap=u -> several --net of a kind require --kernel
-        --image k --net vhost-user=a --net vhost-user=b -> several --net of a kind require --kernel
+        --image k --net tap=t --net tap=u --net tap=v -> more than two --net, or two with vhost-user or vhost=on, require --kernel
+        --image k --net vhost-user=a --net vhost-user=b -> more than two --net, or two with vhost-user or vhost=on, require --kernel
         --image k --pages 4k --net vhost-user=a -> --net vhost-user requires --pages file, which can be shared
         --backend xen --domain 1 --net vhost-user=a -> --net vhost-user requires --backend kvm
         --kernel k --pin vcpu0 -> --pin vcpu0: expected same, disjoint, or a list like vcpu0=1,disk0=0,others=0

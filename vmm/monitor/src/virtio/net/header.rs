@@ -1,5 +1,7 @@
 //! The header before each frame (virtio 1.2, section 5.1.6).
 
+use super::{GUEST_CHECKSUM, GUEST_TCP4, GUEST_TCP6};
+
 /// Length in bytes.
 pub const HEADER: usize = 12;
 
@@ -25,6 +27,11 @@ pub struct Offloads {
 }
 
 impl Offloads {
+    /// Returns those of received frames in the features of a card.
+    pub fn received(features: u64) -> Self {
+        Self::of(features, GUEST_CHECKSUM, GUEST_TCP4, GUEST_TCP6)
+    }
+
     /// Returns the offloads in `features`. Segmentation requires checksums.
     pub(super) fn of(features: u64, checksum: u64, tcp4: u64, tcp6: u64) -> Self {
         let has = |bit| features & checksum != 0 && features & bit != 0;

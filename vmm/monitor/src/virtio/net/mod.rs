@@ -139,7 +139,7 @@ impl Net {
 
     /// Offloads of received frames, as negotiated.
     pub fn receive_offloads(&self) -> Offloads {
-        Offloads::of(self.features, GUEST_CHECKSUM, GUEST_TCP4, GUEST_TCP6)
+        Offloads::received(self.features)
     }
 
     /// Offloads of sent frames, as negotiated.

@@ -1,14 +1,20 @@
-//! Network cards whose queues another process serves, by vhost-user (QEMU, docs/interop/vhost-user.rst).
+//! Network cards whose queues another process serves, by vhost-user (QEMU, docs/interop/vhost-user.rst), or the kernel, by
+//! vhost-net.
 //!
-//! The process reads and writes guest memory. The guest's notifications reach it, and its interrupts the guest, by eventfds
+//! Either reads and writes guest memory. The guest's notifications reach it, and its interrupts the guest, by eventfds
 //! and not through this process, where the hypervisor supports that. The card's thread hands over the queues when the
 //! driver starts, takes them back when it resets the device, serves the control queue, and connects again when the
 //! process has ended.
 
+mod backend;
+mod kernel;
 mod link;
 
-pub use link::{Backend, BackendError, Link};
+pub use link::Link;
 
+use backend::{Backend, BackendError};
+
+use super::{ExternalSource, Spec, Tap, TapSource};
 use crate::virtio::Slot;
 use crate::Failure;
 use std::os::fd::AsRawFd;
@@ -21,7 +27,7 @@ use trapline_monitor::virtio::{
 };
 
 /// Time between two attempts to connect, in milliseconds.
-const RETRY: libc::c_int = 100;
+const RETRY: libc::c_int = 20;
 
 /// State of the data queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +46,7 @@ enum State {
 
 /// A card.
 #[derive(Debug)]
-pub struct UserCard {
+pub struct ExternalCard {
     configuration: Configuration,
     queues: Vec<u16>,
     /// Features that the process offered at first.
@@ -53,7 +59,7 @@ pub struct UserCard {
     state: State,
 }
 
-impl UserCard {
+impl ExternalCard {
     /// Creates a card with this address and number of pairs of queues, for a process with these features.
     pub fn new(mac: Mac, pairs: u16, offered: u64) -> Self {
         let controls = usize::from(pairs > 1);
@@ -130,7 +136,7 @@ impl UserCard {
     }
 }
 
-impl Device for UserCard {
+impl Device for ExternalCard {
     fn kind(&self) -> u32 {
         KIND
     }
@@ -178,11 +184,26 @@ impl Device for UserCard {
     }
 }
 
-/// Connects to the process at `path`. Returns a card for it, and the connection.
+/// Connects to what serves a card. Returns the card and the connection.
 ///
 /// # Errors
-/// There is no process, or it lacks a feature.
-pub fn connect(path: &Path, mac: Option<Mac>, pairs: u16) -> Result<(UserCard, Backend), Failure> {
+/// It is not there, or lacks a feature.
+pub fn connect(
+    source: &ExternalSource,
+    spec: &Spec,
+    memory: &Memory,
+) -> Result<(ExternalCard, Backend), Failure> {
+    match source {
+        ExternalSource::VhostNet(tap) => connect_kernel(tap, spec.mac, memory),
+        ExternalSource::VhostUser(path) => connect_process(path, spec.mac, spec.pairs),
+    }
+}
+
+fn connect_process(
+    path: &Path,
+    mac: Option<Mac>,
+    pairs: u16,
+) -> Result<(ExternalCard, Backend), Failure> {
     let backend = Backend::connect(path, pairs).map_err(|error| {
         let remedy = match error {
             BackendError::Pairs { supported, .. } => format!("queues={supported} or fewer"),
@@ -195,11 +216,27 @@ pub fn connect(path: &Path, mac: Option<Mac>, pairs: u16) -> Result<(UserCard, B
         Failure::Host(format!("--net vhost-user={path}: {error}\nhelp: {remedy}"))
     })?;
     let mac = mac.unwrap_or_else(|| super::mac_for(&path.to_string_lossy()));
-    Ok((UserCard::new(mac, pairs, backend.offered()), backend))
+    Ok((ExternalCard::new(mac, pairs, backend.offered()), backend))
+}
+
+fn connect_kernel(
+    source: &TapSource,
+    mac: Option<Mac>,
+    memory: &Memory,
+) -> Result<(ExternalCard, Backend), Failure> {
+    let tap = Tap::open(source)?;
+    let mac = mac.unwrap_or_else(|| super::mac_for(tap.name()));
+    let backend = Backend::kernel(tap, memory).map_err(|error| {
+        Failure::Host(format!(
+            "--net vhost=on: /dev/vhost-net: {error}\nhelp: load the driver (sudo modprobe vhost_net), and give this user access to \
+             it, or leave vhost=on out"
+        ))
+    })?;
+    Ok((ExternalCard::new(mac, 1, backend.offered()), backend))
 }
 
 /// Serves the card in `slot` until this process ends.
-pub fn serve(slot: &Slot<UserCard>, mut link: Link) {
+pub fn serve(slot: &Slot<ExternalCard>, mut link: Link) {
     loop {
         wait(slot, &link);
         slot.take_notification();
@@ -213,11 +250,11 @@ pub fn serve(slot: &Slot<UserCard>, mut link: Link) {
 }
 
 /// Handles the end of the process, and connects again.
-fn check(slot: &Slot<UserCard>, link: &mut Link) {
+fn check(slot: &Slot<ExternalCard>, link: &mut Link) {
     if link.is_lost() {
         slot.counters.fail();
         link.close();
-        slot.with(UserCard::lose);
+        slot.with(ExternalCard::lose);
         slot.reconfigure(|card| card.configuration.set_link(false));
     }
     if !link.is_connected() && link.reconnect() {
@@ -226,7 +263,7 @@ fn check(slot: &Slot<UserCard>, link: &mut Link) {
 }
 
 /// Waits until the card or the process needs attention, or for the next attempt to connect.
-fn wait(slot: &Slot<UserCard>, link: &Link) {
+fn wait(slot: &Slot<ExternalCard>, link: &Link) {
     let descriptors = [slot.bell().as_raw_fd(), link.socket(), link.interrupt()];
     let mut requests = descriptors.map(super::readable);
     let timeout = if link.is_connected() { -1 } else { RETRY };

@@ -1,12 +1,12 @@
-//! Another guest on a switch: the receiver of numbered frames ([`trapline_abi::packet`]).
+//! Another guest: the receiver of numbered frames ([`trapline_abi::packet`]), on a switch or behind a bridge.
 //!
-//! Switch and receiver are children of this process, which executes the VMM of the measured guest. Their sockets are in a
-//! directory that exists only until both guests are connected.
+//! Switch or bridge, and the receiver, are children of this process, which executes the VMM of the measured guest. The sockets of
+//! a switch are in a directory that exists only until both guests are connected.
 
-use super::{limit_lifetime, Switch};
+use super::{limit_lifetime, tap, Neighbour, Way};
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -23,13 +23,23 @@ const PORTS: [&str; 2] = ["receiver", "sender"];
 const ATTEMPTS: u32 = 5000;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Starts both. Returns the option of a network card on the switch, for a program that this process executes.
+/// Last bytes of the addresses of the cards of both guests on a bridge.
+const STATIONS: [u8; 2] = [2, 1];
+
+/// Starts the other guest, and what connects it. Returns the option of a network card for a program that this process executes.
 ///
 /// # Errors
 /// One of them cannot be started.
-pub fn start(programs: &Switch<'_>) -> Result<String, String> {
+pub fn start(neighbour: &Neighbour<'_>) -> Result<String, String> {
+    match neighbour.way {
+        Way::Switch(path) => start_on_switch(path, neighbour.guest),
+        Way::Bridge { by_kernel } => start_behind_bridge(by_kernel, neighbour.guest),
+    }
+}
+
+fn start_on_switch(path: &str, guest: &[String]) -> Result<String, String> {
     let directory = create_directory().map_err(|error| format!("sockets of a switch: {error}"))?;
-    let started = start_in(&directory, programs);
+    let started = start_in(&directory, path, guest);
     // The connections remain.
     let _remains = fs::remove_dir_all(&directory);
     let socket = started?;
@@ -44,15 +54,35 @@ fn create_directory() -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-fn start_in(directory: &Path, programs: &Switch<'_>) -> Result<UnixStream, String> {
+fn start_in(directory: &Path, path: &str, guest: &[String]) -> Result<UnixStream, String> {
     let [receiver, sender] = PORTS.map(|port| directory.join(port));
-    start_switch(programs.path, [&receiver, &sender])
-        .map_err(|error| format!("{}: {error}", programs.path))?;
+    start_switch(path, [&receiver, &sender]).map_err(|error| format!("{path}: {error}"))?;
     let socket = connect(&sender).map_err(|error| format!("{}: {error}", sender.display()))?;
-    let failed = |error: io::Error| format!("the receiving guest: {error}");
-    let mut guest = start_receiver(programs.guest, &receiver).map_err(failed)?;
-    wait_for_receiver(&mut guest).map_err(failed)?;
+    let card = format!("vhost-user={}", receiver.display());
+    start_receiver(guest, &card, None)?;
     Ok(socket)
+}
+
+/// The same with a bridge of Linux between two taps, whose frames each VMM moves, or the kernel for it.
+fn start_behind_bridge(by_kernel: bool, guest: &[String]) -> Result<String, String> {
+    let taps = tap::start_bridge()?;
+    let card = |tap: &OwnedFd, station: u8| {
+        let kernel = if by_kernel { ",vhost=on" } else { "" };
+        format!(
+            "fd={},mac=02:00:00:00:00:{station:02x}{kernel}",
+            tap.as_raw_fd()
+        )
+    };
+    let [receiver, sender] = taps;
+    start_receiver(
+        guest,
+        &card(&receiver, STATIONS[0]),
+        Some(receiver.as_raw_fd()),
+    )?;
+    let card = card(&sender, STATIONS[1]);
+    // It is inherited, and closed by the VMM.
+    let _inherited = sender.into_raw_fd();
+    Ok(card)
 }
 
 fn start_switch(path: &str, ports: [&Path; 2]) -> io::Result<Child> {
@@ -65,27 +95,26 @@ fn start_switch(path: &str, ports: [&Path; 2]) -> io::Result<Child> {
         command.args(["--sleep-after", "0"]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    spawn(&mut command)
+    spawn(&mut command, None)
 }
 
-fn start_receiver(words: &[String], port: &Path) -> io::Result<Child> {
-    let [program, arguments @ ..] = words else {
-        return Err(io::ErrorKind::InvalidInput.into());
+/// Starts the receiver with a card, and waits until it receives. It inherits the descriptor of the card.
+fn start_receiver(words: &[String], card: &str, inherited: Option<RawFd>) -> Result<(), String> {
+    let start = || {
+        let [program, arguments @ ..] = words else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let mut command = Command::new(program);
+        command.args(["--net", card]).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        wait_for_receiver(&mut spawn(&mut command, inherited)?)
     };
-    let mut command = Command::new(program);
-    command
-        .arg("--net")
-        .arg(format!("vhost-user={}", port.display()));
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    spawn(&mut command)
+    start().map_err(|error| format!("the receiving guest: {error}"))
 }
 
-/// Starts a child without the descriptors of this process, which is killed with it.
-fn spawn(command: &mut Command) -> io::Result<Child> {
-    let prepare = || {
+/// Starts a child without the descriptors of this process but one, which is killed with it.
+fn spawn(command: &mut Command, inherited: Option<RawFd>) -> io::Result<Child> {
+    let prepare = move || {
         // SAFETY: takes numbers. The descriptors are closed by `exec`.
         unsafe {
             libc::syscall(
@@ -95,6 +124,10 @@ fn spawn(command: &mut Command) -> io::Result<Child> {
                 libc::CLOSE_RANGE_CLOEXEC,
             )
         };
+        if let Some(fd) = inherited {
+            // SAFETY: changes flags of an open descriptor.
+            unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
+        }
         limit_lifetime()
     };
     // SAFETY: between fork and exec the child makes system calls only.
