@@ -191,9 +191,16 @@ impl TapDrivers {
 
     /// Loads them before the launch of `job`, if it measures a network.
     pub fn load(&self, script: &mut Script, job: &Job) {
-        let is_needed = is_measured(job) || sends_packets(job);
-        let modules = self.0.iter().filter(|_| is_needed);
-        modules.for_each(|module| script.module(&Self::path(module), ""));
+        if is_measured(job) || sends_packets(job) {
+            self.load_all(script);
+        }
+    }
+
+    /// Loads them.
+    pub fn load_all(&self, script: &mut Script) {
+        for module in &self.0 {
+            script.module(&Self::path(module), "");
+        }
     }
 }
 

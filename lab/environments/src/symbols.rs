@@ -129,6 +129,9 @@ fn cached_or(
 fn listing_script(contents: &dyn Contents) -> (Script, usize) {
     let located = contents.located_command();
     let mut script = Script::default();
+    if let Some(drivers) = contents.tap_drivers() {
+        drivers.load_all(&mut script);
+    }
     script.launch(&Command::new(SYMBOLS), false);
     if let Some(program) = &located {
         let command = Command::new(SYMBOLS).arg(&program.program);

@@ -252,6 +252,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "path",
         value_type: ValueType::Choice(&GuestPath::NAMES),
         default: Some("switch"),
+        options: Options::Measuring,
         supported_by: EnvironmentId::supports_packets,
         apply: |value, guest| guest.path = GuestPath::ALL[value.choice()],
         format: 21,

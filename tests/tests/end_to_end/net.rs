@@ -2,6 +2,7 @@
 //! loopback device.
 
 use serde_json::Value;
+use std::path::Path;
 use trapline_host::sha256_of_file;
 use trapline_tests::run::Place;
 use trapline_tests::{has_qemu, skip};
@@ -113,6 +114,9 @@ fn packets(place: &Place, environment: &str, words: &[&str]) -> Option<()> {
     for cell in cells {
         assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
     }
+    if words.contains(&"--path") {
+        return Some(());
+    }
     let hash = &json["environments"][environment]["facts"]["switch-sha256"];
     let switch = sha256_of_file(&place.parts().join("trapline-switch"));
     assert_eq!(hash.as_str(), Some(&*switch.expect("file exists")));
@@ -125,6 +129,18 @@ fn packets_between_guests_are_measured_on_this_host() {
     for environment in ["kvm", "process"] {
         packets(&place, environment, &["--boots", "1"]);
     }
+    if is_loaded("bridge") {
+        packets(&place, "process", &["--boots", "1", "--path", "bridge"]);
+    }
+}
+
+/// Returns whether the kernel has a module, loaded or built in.
+fn is_loaded(module: &str) -> bool {
+    let is_loaded = Path::new("/sys/module").join(module).exists();
+    if !is_loaded {
+        skip("a bridge between guests", &format!("module {module} is not loaded"));
+    }
+    is_loaded
 }
 
 #[test]
@@ -146,6 +162,27 @@ fn packets_between_guests_are_exact_and_explained() {
         "trapline-switch ",
     ] {
         assert!(explained.stdout.contains(component), "{explained:?}");
+    }
+}
+
+#[test]
+#[ignore = "slow: boots four machines"]
+fn each_way_between_guests_is_explained_by_its_own_modules() {
+    if !has_qemu("ways between guests") {
+        return;
+    }
+    let place = Place::new();
+    for (path, components) in [
+        ("bridge", &["tun ", "bridge ", "trapline-vmm "][..]),
+        ("vhost-net", &["tun ", "bridge ", "vhost ", "vhost_net "]),
+    ] {
+        packets(&place, "sim/kvm", &["--path", path]);
+        let explained = place.run(&["explain", "sim/kvm", "net/packet-64", "--path", path]);
+        assert_eq!(explained.status, Some(0), "{explained:?}");
+        for component in components {
+            assert!(explained.stdout.contains(component), "{explained:?}");
+        }
+        assert!(explained.stdout.contains("Residual: 0"), "{explained:?}");
     }
 }
 
