@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use trapline_abi::platform::{HYPERCALL_ENTRY, PAGE, PROGRAM_PAGES};
+use trapline_abi::{net, packet, OpSet};
 use trapline_environments::sim::{xen_code, XenCode};
 use trapline_environments::symbols::{locate, CodeAddresses};
 use trapline_environments::{Limits, Part};
-use trapline_model::EnvironmentId;
+use trapline_model::{EnvironmentId, GuestConfig};
 use trapline_profile::symbols::{
     build_id, code_ranges, lowest_address, mappings, ElfError, Mapping,
 };
@@ -37,7 +38,8 @@ pub fn machine_of(environment: EnvironmentId) -> AddressLayout {
 /// Names of components.
 pub type Components = BTreeSet<String>;
 
-/// Reads the symbols of `environment`. Missing debug files of the components `fetched` are downloaded.
+/// Reads the symbols of `environment`, of the boots with these operations. Missing debug files of the components `fetched` are
+/// downloaded.
 ///
 /// # Errors
 /// A file cannot be read, or the machine does not report where its code lies.
@@ -46,8 +48,10 @@ pub fn of(
     environment: EnvironmentId,
     watch: &Limits,
     fetched: &Components,
+    operations: OpSet,
 ) -> Result<Symbols, Failure> {
     let mut reader = Reader::new(context);
+    reader.operations = operations;
     reader.fetched.clone_from(fetched);
     reader.add_executed_programs();
     if !environment.has_processes() {
@@ -154,6 +158,8 @@ struct Reader<'a> {
     context: &'a RunContext<'a>,
     /// Components whose missing debug files are downloaded.
     fetched: Components,
+    /// Operations of the boots, which decide on the modules of the machine's kernel.
+    operations: OpSet,
     symbols: Symbols,
 }
 
@@ -162,6 +168,7 @@ impl<'a> Reader<'a> {
         Self {
             context,
             fetched: Components::new(),
+            operations: 0,
             symbols: Symbols::default(),
         }
     }
@@ -169,7 +176,11 @@ impl<'a> Reader<'a> {
     /// Returns the addresses of code on the simulated machine.
     fn locate(&self, environment: EnvironmentId, watch: &Limits) -> Result<CodeAddresses, Failure> {
         let inventory = self.context.inventory;
-        let machine = inventory.guest(environment);
+        let machine = GuestConfig {
+            network: self.operations & net::operations() != 0,
+            packets: self.operations & packet::operations() != 0,
+            ..inventory.guest(environment)
+        };
         let located = inventory
             .image()
             .and_then(|image| locate(inventory.settings(), environment, &image, &machine, watch));

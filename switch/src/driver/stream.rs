@@ -151,7 +151,8 @@ impl Stream {
             }
             Load::Rate(rate) => {
                 let offered = self.flow.sent + self.flow.refused;
-                let due = (self.started.elapsed().as_secs_f64() * rate) as u64;
+                // The first frame is due at once.
+                let due = (self.started.elapsed().as_secs_f64() * rate) as u64 + 1;
                 (due.saturating_sub(offered), offered as f64 / rate)
             }
         };

@@ -138,7 +138,10 @@ fn packets_between_guests_are_measured_on_this_host() {
 fn is_loaded(module: &str) -> bool {
     let is_loaded = Path::new("/sys/module").join(module).exists();
     if !is_loaded {
-        skip("a bridge between guests", &format!("module {module} is not loaded"));
+        skip(
+            "a bridge between guests",
+            &format!("module {module} is not loaded"),
+        );
     }
     is_loaded
 }

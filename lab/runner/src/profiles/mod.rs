@@ -141,8 +141,10 @@ impl Profiler<'_> {
             }
             let windows = |run: &&Observation| counters.take(id, run.replicate).map(split);
             let windows = runs.iter().map(windows).collect::<Result<Vec<_>, _>>()?;
+            let measured = runs.iter().flat_map(|run| &run.operations);
+            let operations = measured.fold(0, |set, it| set | it.op.bit());
             let named = |fetched: &Components| {
-                let symbols = symbols::of(&self.context, id, &watch, fetched)?;
+                let symbols = symbols::of(&self.context, id, &watch, fetched, operations)?;
                 let of_runs = runs.iter().zip(&windows);
                 let of_runs =
                     of_runs.map(|(run, windows)| of_run(run, windows, &symbols, self.lines));
