@@ -219,9 +219,7 @@ fn ext4_tool(name: &str) -> Result<Command, Error> {
         )
     })?;
     let mut command = Command::new(program);
-    command
-        .env("E2FSPROGS_FAKE_TIME", "1")
-        .env("MKE2FS_CONFIG", "/dev/null");
+    command.env("E2FSPROGS_FAKE_TIME", "1");
     Ok(command)
 }
 
@@ -230,7 +228,8 @@ fn run(command: &mut Command, input: &str) -> Result<(), Error> {
     let output = tool::output_with_input(command, input)?;
     let errors = String::from_utf8_lossy(&output.stderr);
     // Its first line is its version.
-    let failed = errors.lines().find(|line| !line.starts_with("debugfs "));
+    let mut lines = errors.lines().filter(|line| !line.is_empty());
+    let failed = lines.find(|line| !line.starts_with("debugfs "));
     match (output.status.success(), failed) {
         (true, None) => Ok(()),
         (_, reason) => Err(Error::unavailable(format!(
