@@ -22,6 +22,14 @@ pub const LARGE: u32 = 1 << 20;
 /// Prefix of a line in which the agent describes the disk: a name and the value follow.
 pub const FACT_PREFIX: &str = "trapline-disk-";
 
+/// Bijective hash of `value` (finalizer of SplitMix64, Steele et al. 2014).
+#[inline]
+pub const fn mix(value: u64) -> u64 {
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
 /// Access to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {

@@ -11,6 +11,7 @@ extern crate std;
 
 pub mod block;
 pub mod codec;
+pub mod files;
 pub mod frame;
 pub mod interrupt;
 pub mod job;

@@ -76,6 +76,8 @@ pub enum Need {
     Hotplug,
     /// A disk, see [`crate::block`].
     Disk,
+    /// Files on a disk, see [`crate::files`].
+    Files,
     /// A network with a peer, see [`crate::net`].
     Network,
     /// A second CPU, or a second thread.
@@ -323,6 +325,22 @@ operations! {
         "one write of 1 MiB to a disk, in order, one at a time, not flushed";
     Write1m32 = 104, Block, "write-1m-32", Lateness, Disk,
         "one write of 1 MiB to a disk, in order, 32 at a time, not flushed";
+    OpenFile = 44, Files, "open", Batch, Files,
+        "one file opened by a path of three components, all of them in the cache, and closed";
+    ReadFile1k = 45, Files, "read-1k", Batch, Files,
+        "one file of 1 KiB opened, read from the page cache and closed";
+    ReadFile64k = 46, Files, "read-64k", Batch, Files,
+        "one file of 64 KiB opened, read from the page cache by one call and closed";
+    Read4kWarm = 47, Files, "read-4k-warm", Batch, Files,
+        "one read of 4 KiB at a random page of an open file, from the page cache";
+    Read4kCold = 53, Files, "read-4k-cold", Batch, Files,
+        "one read of 4 KiB at a random page of an open file, which is not in the page cache";
+    Read1mWarm = 54, Files, "read-1m-warm", Bytes(1), Files,
+        "an open file of 1 MiB read from the page cache by calls of 64 KiB";
+    Read1mCold = 55, Files, "read-1m-cold", Bytes(1), Files,
+        "an open file of 1 MiB, of which no page is in the page cache, read by calls of 64 KiB";
+    ReadLargeCold = 58, Files, "read-large-cold", Bytes(1), Files,
+        "an open file of many MiB, of which no page is in the page cache, read by calls of 64 KiB";
     TcpPing = 88, Net, "tcp-ping", Batch, Network,
         "one byte sent to a peer over TCP, until its answer of one byte arrives";
     UdpPing = 89, Net, "udp-ping", Batch, Network,

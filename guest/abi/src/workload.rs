@@ -21,6 +21,8 @@ pub enum Workload {
     Populate,
     /// Latency of disk requests.
     Block,
+    /// Files behind a page cache.
+    Files,
     /// Latency and throughput of a network.
     Net,
     /// Semaphores between two CPUs.
@@ -29,7 +31,7 @@ pub enum Workload {
 
 impl Workload {
     /// All workloads, in display order.
-    pub const ALL: [Workload; 11] = [
+    pub const ALL: [Workload; 12] = [
         Self::Basic,
         Self::System,
         Self::Stream,
@@ -39,6 +41,7 @@ impl Workload {
         Self::Irq,
         Self::Populate,
         Self::Block,
+        Self::Files,
         Self::Net,
         Self::Ipc,
     ];
@@ -55,6 +58,7 @@ impl Workload {
             Self::Irq => "irq",
             Self::Populate => "populate",
             Self::Block => "block",
+            Self::Files => "files",
             Self::Net => "net",
             Self::Ipc => "ipc",
         }
@@ -72,6 +76,7 @@ impl Workload {
             Self::Irq => "How late does a timer's interrupt reach the guest, and why?",
             Self::Populate => "What does it cost to give a guest memory?",
             Self::Block => "How long does a request to a disk take, and how many are served?",
+            Self::Files => "What does reading files cost, from the page cache and from the disk?",
             Self::Net => "How long does a message to a peer take, and how fast do bytes move?",
             Self::Ipc => "What does it cost to pass work between two CPUs? (insn: both added up)",
         }

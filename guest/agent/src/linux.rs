@@ -7,12 +7,14 @@ use crate::block::Target;
 use crate::clock::{TickClock, CALIBRATION, PRECISE_CALIBRATION};
 use crate::cpu::{affinity, pin_to_current_cpu, set_affinity};
 use crate::drivers::mount_devices;
+use crate::files::Directory;
 use crate::machine::GuestMachine;
 use crate::network::Network;
 use crate::pair;
 use crate::processes::ProcessFamily;
 use crate::region::{has_huge_pages, Region};
 use crate::ticking::{host, own};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -28,7 +30,7 @@ use trapline_abi::populate::{MemoryRequest, NO_HUGE_PAGES};
 use trapline_abi::record::Sender;
 use trapline_abi::{Job, Record, VERSION};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
-use trapline_workloads::{ticks, Block, CpuPair, GuestInfo, Reason, System, Wake};
+use trapline_workloads::{ticks, Block, CpuPair, Files, GuestInfo, Reason, System, Wake};
 
 /// Receiver of frames.
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8]);
@@ -69,6 +71,7 @@ fn run_on(machine: Option<GuestMachine>, job: &Job, main: u64, sink: Sink<'_>) {
         huge: has_huge_pages(),
         processes: ProcessFamily::default(),
         disk: None,
+        files: None,
         network: None,
         machine,
         null: None,
@@ -85,6 +88,8 @@ struct Linux<'a> {
     processes: ProcessFamily,
     /// Opened on first use.
     disk: Option<Result<Target, Reason>>,
+    /// Opened on first use.
+    files: Option<Result<Directory, Reason>>,
     /// Opened on first use.
     network: Option<Result<Network, Reason>>,
     machine: Option<GuestMachine>,
@@ -266,6 +271,18 @@ impl System for Linux<'_> {
 
     fn read_back(&mut self, transfer: &Transfer, job: &Job, made: usize) -> Result<(), Reason> {
         self.disk()?.read_back(transfer, job, made)
+    }
+
+    fn files(&mut self, job: &Job) -> Result<&mut dyn Files, Reason> {
+        let files = self.files.get_or_insert_with(|| Directory::open(job));
+        match files {
+            Ok(files) => Ok(files),
+            Err(reason) => Err(reason),
+        }
+    }
+
+    fn print_fact(&mut self, fact: fmt::Arguments<'_>) {
+        (self.sink)(format!("{fact}\n").as_bytes());
     }
 
     fn open_network(&mut self, job: &Job) -> Result<(), Reason> {

@@ -12,6 +12,7 @@ mod build;
 mod clock;
 mod cpu;
 mod drivers;
+mod files;
 mod guard;
 mod init;
 mod interface;

@@ -19,6 +19,18 @@ pub fn mount(kind: &str, at: &str) -> io::Result<()> {
 /// # Errors
 /// The kernel refuses.
 pub fn mount_from(source: &str, kind: &str, at: &str) -> io::Result<()> {
+    mount_with(source, kind, at, 0)
+}
+
+/// Mounts `source` without write access, not even for times of access, and creates the directory `at` if it is missing.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn mount_read_only(source: &str, kind: &str, at: &str) -> io::Result<()> {
+    mount_with(source, kind, at, libc::MS_RDONLY | libc::MS_NOATIME)
+}
+
+fn mount_with(source: &str, kind: &str, at: &str, flags: libc::c_ulong) -> io::Result<()> {
     if !Path::new(at).exists() {
         fs::create_dir(at)?;
     }
@@ -30,7 +42,7 @@ pub fn mount_from(source: &str, kind: &str, at: &str) -> io::Result<()> {
             source.as_ptr(),
             at.as_ptr(),
             kind.as_ptr(),
-            0,
+            flags,
             std::ptr::null(),
         )
     };

@@ -3,6 +3,7 @@
 
 use crate::cpu::{in8, out32, out8, Global};
 use crate::xen;
+use core::fmt;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::Console;
 use trapline_abi::platform::{COM1, DEBUG_CONSOLE, FLOATING_BUS, FRAME as FRAME_PORT};
@@ -106,6 +107,16 @@ pub fn write(bytes: &[u8]) {
                 piece.iter().for_each(|byte| out8(DATA, *byte));
             }
         }
+    }
+}
+
+/// The console as a destination of formatted text.
+pub struct Text;
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        write(text.as_bytes());
+        Ok(())
     }
 }
 

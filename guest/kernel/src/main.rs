@@ -5,7 +5,7 @@
 //! tables, blocks. [`console`] sends records, [`panic`] reports panics and ends the machine, [`acpi`] switches it off,
 //! [`interrupts`] handles interrupts and halts, [`ticks`] handles periodic timers, [`threads`]
 //! switches threads, [`hypercall`] calls the hypervisor, [`populate`] requests memory, [`xen`] is
-//! the interface to Xen, [`virtio`] the driver of disks, [`pci`] finds its devices on PCI,
+//! the interface to Xen, [`virtio`] the driver of disks, [`files`] reads an archive on one, [`pci`] finds its devices on PCI,
 //! [`smp`] starts further CPUs, [`devices`] are those of applications, [`process`] runs programs at ring 3. [`system`] implements `System` for the
 //! workloads. [`fault`] injects faults.
 //!
@@ -26,6 +26,8 @@ mod cpu;
 mod devices;
 #[cfg(trapline_image)]
 mod fault;
+#[cfg(any(test, trapline_image))]
+mod files;
 #[cfg(trapline_image)]
 mod hypercall;
 #[cfg(trapline_image)]

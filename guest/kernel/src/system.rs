@@ -6,9 +6,10 @@ use crate::interrupts::{self, can_halt, Apic, Timer};
 use crate::populate::Window;
 use crate::threads::{self, Peer};
 use crate::xen::{self, Events, Xen};
-use crate::{console, devices, memory, process, smp, ticks, virtio};
+use crate::{console, devices, files, memory, process, smp, ticks, virtio};
 use core::arch::x86_64::__cpuid;
 use core::cell::OnceCell;
+use core::fmt::{self, Write};
 use core::hint::black_box;
 use core::mem;
 use trapline_abi::block::{DiskRequest, Transfer};
@@ -22,7 +23,7 @@ use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{packet::Frames, Job, Need, Op, Record};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
 use trapline_workloads::{
-    Block, CpuPair, Machine, NoProcesses, PciRegisters, Reason, System, Wake,
+    Block, CpuPair, Files, Machine, NoProcesses, PciRegisters, Reason, System, Wake,
 };
 
 /// State of the kernel, which is both the system and its machine.
@@ -268,6 +269,16 @@ impl System for Kernel {
 
     fn read_back(&mut self, transfer: &Transfer, job: &Job, made: usize) -> Result<(), Reason> {
         virtio::read_back(transfer, job, made)
+    }
+
+    fn files(&mut self, job: &Job) -> Result<&mut dyn Files, Reason> {
+        Ok(files::files(self.apic(), job)?)
+    }
+
+    fn print_fact(&mut self, fact: fmt::Arguments<'_>) {
+        // Writing does not fail.
+        let _ = console::Text.write_fmt(fact);
+        console::write(b"\n");
     }
 
     fn open_network(&mut self, job: &Job) -> Result<(), Reason> {

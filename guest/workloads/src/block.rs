@@ -8,7 +8,7 @@ use crate::clock::{begin_batch, end_batch};
 use crate::measure::Bench;
 use crate::system::System;
 use core::mem::size_of;
-use trapline_abi::block::{pack, DiskRequest, Transfer, LARGE, MAX_PACKED, SMALL};
+use trapline_abi::block::{mix, pack, DiskRequest, Transfer, LARGE, MAX_PACKED, SMALL};
 use trapline_abi::{marker, Op, Record};
 
 /// Words of a unit.
@@ -85,13 +85,6 @@ pub fn is_stamped(unit: &[u64; WORDS], number: u64, generation: u8) -> bool {
     different == 0
 }
 
-/// Bijective hash of `value` (finalizer of SplitMix64, Steele et al. 2014).
-fn mix(value: u64) -> u64 {
-    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ value >> 31
-}
-
 /// Performs a request that is the only one in flight, with markers around it, and takes its
 /// timestamps.
 #[inline(always)]
@@ -113,10 +106,18 @@ pub struct Places {
 impl Places {
     /// Places of `transfer` on a disk with room for `number` requests.
     pub fn new(transfer: &Transfer, number: u32) -> Self {
-        let seed = u64::from(transfer.op.number());
+        let random = Self::random(transfer.op, number);
+        Self {
+            seed: random.seed.filter(|_| transfer.is_random()),
+            ..random
+        }
+    }
+
+    /// Random places of the calls of `op` in a file of this number of pages.
+    pub fn random(op: Op, number: u32) -> Self {
         Self {
             number: number.into(),
-            seed: transfer.is_random().then_some(seed),
+            seed: Some(op.number().into()),
         }
     }
 

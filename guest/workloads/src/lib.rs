@@ -3,7 +3,8 @@
 //! The image and the Linux agent both call [`run`]. It runs the operations of the job one after
 //! the other and sends the samples of each, or the reason why it was skipped. [`measure`] repeats
 //! and times operations, [`calibration`] measures the cost of that; the operations are in
-//! [`basic`], [`stream`], [`memory`], [`exits`], [`irq`], [`populate`], [`block`], [`net`],
+//! [`basic`], [`stream`], [`memory`], [`exits`], [`irq`], [`populate`], [`block`], [`files`],
+//! [`net`],
 //! [`ipc`] and [`processes`].
 #![no_std]
 
@@ -15,6 +16,7 @@ pub mod block;
 pub mod calibration;
 mod clock;
 mod exits;
+mod files;
 mod ipc;
 pub mod irq;
 pub mod measure;
@@ -31,7 +33,8 @@ mod timer;
 
 pub use clock::ticks;
 pub use system::{
-    Block, CpuPair, Machine, NoMachine, NoProcesses, PciRegisters, Processes, Reason, System, Wake,
+    Block, CacheCounts, CpuPair, Files, Machine, Needed, NoMachine, NoProcesses, PciRegisters,
+    Processes, Reason, System, Wake,
 };
 
 use measure::Bench;
@@ -107,6 +110,7 @@ fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
     irq::run(bench);
     populate::run(bench);
     block::run(bench);
+    files::run(bench);
     net::run(bench);
     ipc::run(bench);
     // Last in a kernel, so that all other figures are the same without processes.

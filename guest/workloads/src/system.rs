@@ -7,6 +7,8 @@
 
 use crate::semaphore::Cpu;
 use crate::timer::{InterruptLog, TimerSource, TimerWindow};
+use core::ffi::CStr;
+use core::fmt;
 use core::ptr::NonNull;
 use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::job::WaitMode;
@@ -179,6 +181,17 @@ pub trait System {
         Ok(())
     }
 
+    /// Returns the files of the job, which the first call opens.
+    ///
+    /// # Errors
+    /// The reason why there are none.
+    fn files(&mut self, _job: &Job) -> Result<&mut dyn Files, Reason> {
+        Err(NO_FILES)
+    }
+
+    /// Prints a line with a fact about the measurement.
+    fn print_fact(&mut self, _fact: fmt::Arguments<'_>) {}
+
     /// Connects to the peer of workload `net`. Later calls have no effect.
     ///
     /// # Errors
@@ -246,6 +259,55 @@ pub trait CpuPair {
     ) -> Result<(), Reason>;
 }
 
+/// Read-only files behind a page cache.
+pub trait Files {
+    /// Opens the file at `path`, relative to the directory of all files. Returns its number.
+    ///
+    /// # Errors
+    /// There is no such file, or too many are open.
+    fn open(&mut self, path: &CStr) -> Result<u32, Reason>;
+
+    /// Reads from an open file. Returns the number of bytes, fewer than `buffer` has only at the end of the file.
+    ///
+    /// # Errors
+    /// The disk fails, or the file is not open.
+    fn read(&mut self, file: u32, offset: u64, buffer: &mut [u8]) -> Result<usize, Reason>;
+
+    /// Closes a file. Its pages stay in the cache.
+    fn close(&mut self, file: u32);
+
+    /// Removes all pages of an open file from the cache, and forgets how it was read.
+    ///
+    /// # Errors
+    /// The cache cannot be emptied.
+    fn empty_cache(&mut self, file: u32) -> Result<(), Reason>;
+
+    /// Returns what the cache has done so far.
+    ///
+    /// # Errors
+    /// The system does not count it.
+    fn cache_counts(&mut self) -> Result<CacheCounts, Reason>;
+}
+
+/// What a page cache has done so far, in pages of 4 KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// Pages read from the disk, with those read ahead.
+    pub fetched: u64,
+    /// Pages that a call needed, if the cache counts them.
+    pub needed: Option<Needed>,
+}
+
+/// Pages that calls needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needed {
+    /// Those in the cache.
+    pub hits: u64,
+    /// Those that a call waited for: not in the cache, or still being read ahead.
+    pub misses: u64,
+}
+
+const NO_FILES: Reason = "this system has no files";
 const NO_DISK: Reason = "this system has no disk";
 const NO_NETWORK: Reason = "this system has no network";
 const NO_SWITCH: Reason = "this system is on no switch";

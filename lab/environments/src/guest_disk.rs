@@ -1,12 +1,14 @@
-//! Disk of a guest on this host for workload block: a new file, with direct I/O if its file system supports
+//! Disk of a guest on this host for workloads block and files: a new file, with direct I/O if its file system supports
 //! that.
 
 use crate::disk::{is_direct, scratch};
+use crate::files;
 use std::fs::File;
 use std::sync::Arc;
 use trapline_abi::{block, Job};
 use trapline_host::process::Command;
 use trapline_host::Error;
+use trapline_model::layers::Guest;
 use trapline_sim::qemu;
 use trapline_sim::settings::Settings;
 
@@ -16,15 +18,18 @@ pub struct GuestDisk {
 }
 
 impl GuestDisk {
-    /// Creates the disk that `job` measures, if it measures any.
+    /// Creates the disk that `job` measures, if it measures any: with an archive for an image, and an ext4 file system
+    /// for a Linux, if it reads files.
     ///
     /// # Errors
     /// It cannot be created.
-    pub fn new(settings: &Settings, job: &Job) -> Result<Option<Self>, Error> {
-        if job.run & block::operations() == 0 {
-            return Ok(None);
-        }
-        let file = scratch(settings, job.disk_mib)?;
+    pub fn new(settings: &Settings, job: &Job, guest: Guest) -> Result<Option<Self>, Error> {
+        let file = match guest {
+            Guest::Image if files::are_read(job) => files::archive_disk(settings, job.file_mib)?,
+            Guest::Linux if files::are_read(job) => files::ext4_disk(settings, job.file_mib)?,
+            _ if job.run & block::operations() == 0 => return Ok(None),
+            _ => scratch(settings, job.disk_mib)?,
+        };
         Ok(Some(Self { file }))
     }
 

@@ -10,6 +10,7 @@ mod boot;
 mod custom_vmm;
 pub mod disk;
 mod environment;
+mod files;
 mod guest_disk;
 mod guest_output;
 pub mod kernel_build;

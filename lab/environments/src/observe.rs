@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use trapline_abi::job::LOAD_PREFIX;
 use trapline_abi::platform::VIRTIO_FACT_PREFIX;
 use trapline_abi::record::Sender;
-use trapline_abi::{block, Counter, Interrupt, Op, OpSet, Stage, Workload};
+use trapline_abi::{block, files, Counter, Interrupt, Op, OpSet, Stage, Workload};
 use trapline_host::Facts;
 use trapline_model::observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
 use trapline_model::{irq, EnvironmentId};
@@ -235,6 +235,10 @@ impl<'a> Recorder<'a> {
         if report.requested & block::operations() != 0 {
             self.facts
                 .extend(printed_facts(&report.log, block::FACT_PREFIX, "disk-"));
+        }
+        if report.requested & files::operations() != 0 {
+            self.facts
+                .extend(printed_facts(&report.log, files::FACT_PREFIX, "files-"));
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::custom_vmm::GuestInCustomVmm;
 use crate::disk;
 use crate::environment::Guest;
+use crate::files;
 use crate::guest_disk::GuestDisk;
 use crate::kvm::{self, Hardware};
 use crate::launch::BootClock;
@@ -13,7 +14,8 @@ use crate::process_guest::{GuestCommand, ProcessGuest};
 use crate::vmm_command::image_command;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use tempfile::TempDir;
 use trapline_abi::block::{self, Disk};
 use trapline_abi::{Job, Op};
 use trapline_host::affinity::Threads;
@@ -41,6 +43,7 @@ pub fn launch(
         (_, None) => Box::new(Agent {
             agent: settings.parts.get(Part::Agent)?,
             settings: settings.clone(),
+            files: Mutex::default(),
         }),
         (layers::Guest::Linux, Some(level)) => match level.vmm {
             Some(Vmm::Custom(name)) => {
@@ -107,6 +110,8 @@ struct Agent {
     agent: PathBuf,
     /// Location of disks.
     settings: Settings,
+    /// Files of the last launch.
+    files: Mutex<Option<TempDir>>,
 }
 
 impl GuestCommand for Agent {
@@ -116,6 +121,14 @@ impl GuestCommand for Agent {
         if job.run & block::operations() != 0 {
             let disk = command.pass_file(disk::scratch(&self.settings, job.disk_mib)?);
             job.disk = Some(Disk::Descriptor(disk as u8));
+        }
+        if files::are_read(&job) {
+            let tree = files::tree(&self.settings, job.file_mib)?;
+            let opened = File::open(tree.path()).map_err(Error::file(tree.path()))?;
+            let directory = command.pass_file(Arc::new(opened));
+            job.disk = Some(Disk::Descriptor(directory as u8));
+            // The files of the previous launch are removed.
+            *self.files.lock().unwrap_or_else(PoisonError::into_inner) = Some(tree);
         }
         Ok(command.words(&job.to_string()))
     }
@@ -146,7 +159,7 @@ impl GuestCommand for ImageInTraplineVmm {
     fn command(&self, job: &Job) -> Result<Command, Error> {
         let vmm = Command::new(&self.vmm);
         let image = &self.image;
-        let vmm = match GuestDisk::new(&self.settings, job)? {
+        let vmm = match GuestDisk::new(&self.settings, job, layers::Guest::Image)? {
             Some(disk) => disk.for_trapline_vmm(vmm),
             None => vmm,
         };
@@ -187,7 +200,7 @@ impl GuestCommand for ImageInTraplineVmm {
     fn threads(&self, job: &Job) -> Option<Threads> {
         let ticker = job.selects(Op::HostTimer);
         let writer = self.guest.serial == Serial::Buffered;
-        let disk = job.run & block::operations() != 0;
+        let disk = job.run & block::operations() != 0 || files::are_read(job);
         Some(Threads {
             helpers: [
                 ticker,
@@ -237,7 +250,7 @@ impl GuestCommand for ImageInQemu {
             self.accelerator,
             &job,
         );
-        let command = match GuestDisk::new(&self.settings, &job)? {
+        let command = match GuestDisk::new(&self.settings, &job, layers::Guest::Image)? {
             Some(disk) => disk.for_qemu(command),
             None => command,
         };

@@ -12,8 +12,10 @@ pub struct GuestConfig {
     pub memory_mib: u32,
     /// Further memory in MiB that may be hotplugged, if it is large.
     pub window_mib: u32,
-    /// Size in MiB of its disk for workload `block`; 0 if it has none.
+    /// Size in MiB of its disk for workload `block` or `files`; 0 if it has none.
     pub disk_mib: u32,
+    /// Size in MiB of the large file on its disk for workload `files`; 0 if it has none.
+    pub file_mib: u32,
     /// It has a network card with a peer for workload `net`.
     pub network: bool,
     /// It has a network card to another guest.
@@ -57,6 +59,7 @@ impl GuestConfig {
         memory_mib: 512,
         window_mib: 0,
         disk_mib: 0,
+        file_mib: 0,
         network: false,
         packets: false,
         path: GuestPath::Switch,

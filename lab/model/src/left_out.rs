@@ -5,7 +5,7 @@ use crate::environment::EnvironmentId;
 use crate::layers::Machine;
 use crate::populate;
 use crate::preset::Preset;
-use trapline_abi::{block, net, packet, OpSet, Workload};
+use trapline_abi::{block, files, net, packet, OpSet, Workload};
 
 /// Operations that are not measured, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,8 @@ pub fn of(
         without_memory(environment, preset, named),
         loads.map(|reason| (Workload::Memory.set(), reason)),
         without_exits(environment).map(|reason| (Workload::Exits.set(), reason)),
-        without_disk(environment).map(|reason| (block::operations(), reason)),
+        without_disk(environment).map(|reason| (block::operations() | files::operations(), reason)),
+        (operations & block::operations() != 0).then_some((files::operations(), ONE_DISK)),
         without_network(environment).map(|reason| (net::operations(), reason)),
         without_packets(environment).map(|reason| (packet::operations(), reason)),
     ];
@@ -46,6 +47,7 @@ pub fn of_guests(guests: u32, operations: OpSet) -> Option<LeftOut> {
         | Workload::Irq.set()
         | Workload::Populate.set()
         | block::operations()
+        | files::operations()
         | net::operations();
     let operations = operations & alone;
     (guests > 1 && operations != 0).then(|| LeftOut {
@@ -66,6 +68,9 @@ const ONE_GUEST: &str = "not measured in several guests at the same time: leave 
 const ONE_INSTRUCTION: &str =
     "a load is one instruction, whatever the caches hold: measure kvm or \
                                host";
+
+const ONE_DISK: &str =
+    "workload block overwrites the disk that has the files: measure files in a run of its own";
 
 const TOO_LONG: &str = "1 GiB takes minutes on an instruction clock: choose --preset full, or \
                         name it (trapline populate --order 18)";

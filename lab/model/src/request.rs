@@ -66,12 +66,13 @@ impl Request {
 }
 
 /// Returns the operations measured by default: all but those of memory, which has many, of net, which need a tap,
-/// of ipc, which need a second CPU, and of irq, populate and block, which have a command of their own.
+/// of files, which need a disk, of ipc, which need a second CPU, and of irq, populate and block, which have a command of their own.
 pub fn usual_operations() -> OpSet {
     let separate = Workload::Memory.set()
         | irq::operations()
         | populate::operations()
         | trapline_abi::block::operations()
+        | Workload::Files.set()
         | Workload::Net.set()
         | Workload::Ipc.set();
     known_operations() & !separate

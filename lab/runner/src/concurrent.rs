@@ -6,14 +6,14 @@ use crate::affinity::pin_to_one_cpu;
 use crate::boot::{BootResult, Execution};
 use crate::failure::Failure;
 use crate::sink::ObservationSink;
-use trapline_abi::{block, OpSet, Workload};
+use trapline_abi::{block, files, OpSet, Workload};
 use trapline_model::observed::HOST_NOISE;
 use trapline_model::{irq, names, populate, PlannedBoot};
 
 /// Checks that two boots of `operations` can run concurrently on `cpus` CPUs.
 ///
 /// # Errors
-/// stream, memory, irq, populate, block and net share a resource (memory bandwidth, caches, interrupts, disk, the CPU of
+/// stream, memory, irq, populate, block, files and net share a resource (memory bandwidth, caches, interrupts, disk, the CPU of
 /// the peer); each side needs a CPU of its own.
 pub fn check_concurrent(operations: OpSet, cpus: usize) -> Result<(), Failure> {
     let shared = Workload::Stream.set()
@@ -21,6 +21,7 @@ pub fn check_concurrent(operations: OpSet, cpus: usize) -> Result<(), Failure> {
         | irq::operations()
         | populate::operations()
         | block::operations()
+        | files::operations()
         | Workload::Net.set();
     match operations & shared {
         0 if cpus < 2 => Err(Failure::usage(

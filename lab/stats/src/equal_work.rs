@@ -134,6 +134,9 @@ fn other_mechanism(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> 
         op if op.workload() == Workload::Ipc => {
             "ipc is hlt and an interrupt between CPUs in the image, a futex between threads in Linux"
         }
+        op if op.workload() == Workload::Files => {
+            "files is an archive behind a page cache in the image, a function call; a file system and system calls in Linux"
+        }
         op if op.workload() == Workload::Net => {
             "net is smoltcp over a tap in the image, Linux over the loopback device in a process"
         }

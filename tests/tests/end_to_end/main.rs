@@ -22,6 +22,7 @@ mod examples;
 mod explain;
 mod export;
 mod failures;
+mod files;
 mod gate;
 mod guest;
 mod hostile;

@@ -12,6 +12,7 @@ pub use disk::Disk;
 pub use wake::WakePolicy;
 pub use words::{Console, Fault, Shutdown, Transport, WaitMode};
 
+use crate::files::MOST_LARGE_MIB;
 use crate::operation::{Op, OpSet};
 use crate::workload::Workload;
 use core::fmt;
@@ -70,12 +71,14 @@ pub struct Job {
     pub period: u64,
     /// Activity of the guest between two expiries. The words of `irq` are sent only with `irq`.
     pub wait_mode: WaitMode,
-    /// Disk of `block`. Its words are sent only with `block`.
+    /// Disk of `block` or `files`. Sent only with these.
     pub disk: Option<Disk>,
-    /// Size of the part of the disk that is used, in MiB.
+    /// Size of the part of the disk that is used, in MiB. Sent only with `block`.
     pub disk_mib: u32,
     /// Number of small requests at depth 32, see [`crate::block::Transfer::requests`].
     pub requests: u32,
+    /// Size of the large file of `files`, in MiB. Sent only with `files`.
+    pub file_mib: u32,
     /// CPUs of the image's machine. Sent only if there are several.
     pub cpus: u32,
     /// Method by which a CPU of `ipc` waits. Sent only with `ipc`.
@@ -121,6 +124,7 @@ impl Job {
         disk: None,
         disk_mib: 256,
         requests: 32_768,
+        file_mib: 64,
         cpus: 1,
         wake: WakePolicy::Halt,
         card: false,
@@ -176,6 +180,12 @@ impl Job {
             "between" => self.wait_mode = WaitMode::from_name(value)?,
             "disk" => self.disk = Some(Disk::from_name(value)?),
             "disk-mib" => self.disk_mib = value.parse().ok().filter(|mib| *mib != 0)?,
+            "file-mib" => {
+                self.file_mib = value
+                    .parse()
+                    .ok()
+                    .filter(|mib| (1..=MOST_LARGE_MIB).contains(mib))?
+            }
             "requests" => self.requests = value.parse().ok()?,
             "cpus" => self.cpus = value.parse().ok().filter(|n| (1..=MOST_CPUS).contains(n))?,
             "wake" => self.wake = WakePolicy::parse(value)?,
@@ -256,10 +266,14 @@ impl fmt::Display for Job {
         if self.run & Workload::Populate.set() != 0 {
             write!(f, " trapline.large-regions={}", self.large_regions)?;
         }
+        let has_disk = self.run & (Workload::Block.set() | Workload::Files.set()) != 0;
+        if let (Some(disk), true) = (self.disk, has_disk) {
+            write!(f, " trapline.disk={disk}")?;
+        }
+        if self.run & Workload::Files.set() != 0 {
+            write!(f, " trapline.file-mib={}", self.file_mib)?;
+        }
         if self.run & Workload::Block.set() != 0 {
-            if let Some(disk) = self.disk {
-                write!(f, " trapline.disk={disk}")?;
-            }
             let (mib, requests) = (self.disk_mib, self.requests);
             write!(f, " trapline.disk-mib={mib} trapline.requests={requests}")?;
         }

@@ -4,7 +4,7 @@ use super::*;
 use std::string::ToString;
 
 /// Words that a job leaves out if they have their default.
-const DEFAULTS: &str = "end period large-regions disk requests cpus wake transport build";
+const DEFAULTS: &str = "end period large-regions disk requests file-mib cpus wake transport build";
 
 #[test]
 fn a_job_is_equal_after_formatting_and_parsing() {
@@ -14,6 +14,7 @@ fn a_job_is_equal_after_formatting_and_parsing() {
             | Op::OwnTimer.bit()
             | Op::Touch9.bit()
             | Op::Read4k1.bit()
+            | Op::OpenFile.bit()
             | Op::IpcWake.bit(),
         cpus: 2,
         wake: WakePolicy::Poll(50_000),
@@ -21,6 +22,7 @@ fn a_job_is_equal_after_formatting_and_parsing() {
         disk: Disk::from_name("vda"),
         disk_mib: 64,
         requests: 77,
+        file_mib: 3,
         card: true,
         receiver: true,
         batches: 7,
@@ -40,7 +42,7 @@ fn a_job_is_equal_after_formatting_and_parsing() {
     let words = job.to_string();
     assert!(
         words.starts_with(
-            "trapline.run=basic,exits/port-out,irq/own-timer,populate/touch-9,block/read-4k-1,ipc/wake "
+            "trapline.run=basic,exits/port-out,irq/own-timer,populate/touch-9,block/read-4k-1,files/open,ipc/wake "
         ),
         "{words}"
     );
@@ -74,6 +76,8 @@ fn words_without_prefix_are_ignored_and_invalid_ones_rejected() {
         "trapline.between=sleep",
         "trapline.disk=../vda",
         "trapline.disk-mib=0",
+        "trapline.file-mib=0",
+        "trapline.file-mib=1025",
         "trapline.cpus=9",
         "trapline.wake=poll:",
         "trapline.wake=nap",

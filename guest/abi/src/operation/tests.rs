@@ -35,6 +35,7 @@ fn workloads_that_need_one_capability_need_it_for_all_operations() {
     assert_eq!(Need::Processes.operations(), Workload::System.set());
     assert_eq!(Need::Hotplug.operations(), Workload::Populate.set());
     assert_eq!(Need::Disk.operations(), Workload::Block.set());
+    assert_eq!(Need::Files.operations(), Workload::Files.set());
     assert_eq!(Need::Network.operations(), Workload::Net.set());
     assert_eq!(Need::SecondCpu.operations(), Workload::Ipc.set());
     let boot = Need::Launch.operations() | Need::VirtualMachine.operations();
@@ -44,8 +45,11 @@ fn workloads_that_need_one_capability_need_it_for_all_operations() {
 #[test]
 fn only_bandwidth_improves_upwards() {
     for op in Op::ALL {
-        let is_rate =
-            op.workload() == Workload::Stream || matches!(op, Op::TcpSend | Op::TcpReceive);
+        let is_stream = matches!(
+            op,
+            Op::TcpSend | Op::TcpReceive | Op::Read1mWarm | Op::Read1mCold | Op::ReadLargeCold
+        );
+        let is_rate = op.workload() == Workload::Stream || is_stream;
         assert_eq!(op.unit() == Unit::Rate, is_rate, "{op:?}");
         assert_eq!(op.direction() == Direction::More, is_rate, "{op:?}");
     }

@@ -159,6 +159,11 @@ impl Fake {
         self.state.borrow().counts
     }
 
+    /// Writes to the start of the disk.
+    pub fn write_disk(&self, bytes: &[u8]) {
+        self.state.borrow_mut().disk[..bytes.len()].copy_from_slice(bytes);
+    }
+
     /// Changes a byte of the disk.
     pub fn damage(&self, offset: usize) {
         self.state.borrow_mut().disk[offset] ^= 1;

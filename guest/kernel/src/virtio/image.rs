@@ -80,8 +80,7 @@ pub fn read_back(transfer: &Transfer, job: &Job, made: usize) -> Result<(), Reas
 fn find(apic: Result<&Apic, Reason>, job: &Job) -> Result<MachineDisk, Reason> {
     match job.transport {
         Transport::Mmio => {
-            let absent = "the machine has no virtio-mmio disk";
-            let mmio = mmio::find(apic, job.ports, (BLOCK, DISK_MMIO), absent)?;
+            let mmio = find_mmio(apic, job.ports)?;
             start(mmio, job).map(MachineDisk::Mmio)
         }
         Transport::Pci => {
@@ -90,6 +89,15 @@ fn find(apic: Result<&Apic, Reason>, job: &Job) -> Result<MachineDisk, Reason> {
             start(pci, job).map(MachineDisk::Pci)
         }
     }
+}
+
+/// Returns the virtio-mmio disk of the machine.
+///
+/// # Errors
+/// There is none.
+pub fn find_mmio(apic: Result<&Apic, Reason>, has_ports: bool) -> Result<Mmio, Reason> {
+    let absent = "the machine has no virtio-mmio disk";
+    mmio::find(apic, has_ports, (BLOCK, DISK_MMIO), absent)
 }
 
 fn start<A: Access>(access: A, job: &Job) -> Result<Target<A>, Reason> {

@@ -12,7 +12,7 @@
 //! [`network`] is the card of the machine. [`packets`] sends numbered frames without a stack; [`switch`] is the card for
 //! these.
 //!
-//! Nothing here runs unless a job selects workload `block` or `net`, or the image is the other guest of `net`.
+//! Nothing here runs unless a job selects workload `block`, `files` or `net`, or the image is the other guest of `net`.
 
 mod buffers;
 mod card;
@@ -35,10 +35,14 @@ mod switch;
 mod transfer;
 mod transport;
 
+pub use disk::{Disk, SECTOR};
+pub use ring::{Kind, Request, BYTES as RING_BYTES};
+pub use transport::Access;
+
 #[cfg(trapline_image)]
-pub use image::{open, read_back, transfer};
+pub use image::{find_mmio as find_disk, open, read_back, transfer};
 #[cfg(trapline_image)]
-pub use mmio::VECTOR;
+pub use mmio::{Mmio, VECTOR};
 #[cfg(trapline_image)]
 pub use network::{exchange, open as open_network};
 #[cfg(trapline_image)]
@@ -47,7 +51,7 @@ pub use pci_bus::{registers as pci_registers, set_gap};
 pub use switch::{open as open_switch, receive as receive_packets, send as send_packets};
 
 #[cfg(test)]
-mod fake;
+pub mod fake;
 #[cfg(test)]
 mod fake_network;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::console;
 use crate::cpu::{mmio_read, mmio_write, Global};
 use crate::interrupts::{can_halt, Apic, END_OF_INTERRUPT};
 use crate::pci::{self, Device, Ports};
-use core::fmt::{self, Write};
+use core::fmt::Write;
 use core::ops::Range;
 use trapline_abi::platform::VIRTIO_FACT_PREFIX;
 use trapline_workloads::{PciRegisters, Reason};
@@ -110,18 +110,8 @@ pub fn registers() -> Result<PciRegisters, Reason> {
     let (slot, number) = (at.device(), at.number());
     // The console takes everything.
     let _ = writeln!(
-        Text,
+        console::Text,
         "{VIRTIO_FACT_PREFIX}registers PCI 00:{slot:02x}.{number}, virtio device ID {kind}"
     );
     Ok(registers)
-}
-
-/// The console as a destination of formatted text.
-struct Text;
-
-impl Write for Text {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        console::write(text.as_bytes());
-        Ok(())
-    }
 }

@@ -67,6 +67,17 @@ fn every_defect_is_detected() {
         (Defect::WrongUnit, "block/read-4k-1"),
         (Defect::NoRequest, "block/write-1m-32"),
         (Defect::NoMemory, "block/read-4k-32"),
+        (Defect::NoMemory, "files/open"),
+        (Defect::WrongContent, "files/read-1k"),
+        (Defect::WrongContent, "files/read-64k"),
+        (Defect::WrongContent, "files/read-4k-cold"),
+        (Defect::WrongContent, "files/read-large-cold"),
+        (Defect::ShortRead, "files/read-1m-warm"),
+        (Defect::KeepCache, "files/read-4k-cold"),
+        (Defect::KeepCache, "files/read-1m-cold"),
+        (Defect::KeepCache, "files/read-large-cold"),
+        (Defect::ForgetCache, "files/read-1k"),
+        (Defect::ForgetCache, "files/read-4k-warm"),
         (Defect::WrongAnswer, "net/tcp-ping"),
         (Defect::WrongAnswer, "net/packet-64"),
         (Defect::WrongAnswer, "net/packet-ping"),
@@ -99,6 +110,9 @@ fn unsupported_operations_are_skipped_with_the_reason_of_the_system() {
     Fake::assert_result(Defect::NoNullDevice, "basic/null-io", "Skip");
     Fake::assert_result(Defect::NoNullDevice, "system/null-io", "Skip");
     Fake::assert_result(Defect::NoDisk, "block/read-4k-1", "Skip");
+    Fake::assert_result(Defect::NoFiles, "files/open", "Skip");
+    Fake::assert_result(Defect::NeverCold, "files/read-1m-cold", "Skip");
+    Fake::assert_result(Defect::NeverCold, "files/read-1m-warm", "End");
     Fake::assert_result(Defect::NoNetwork, "net/tcp-send", "Skip");
     Fake::assert_result(Defect::NoNetwork, "net/packet-1500", "Skip");
     Fake::assert_result(Defect::NoProcesses, "system/page-fault", "Skip");
@@ -137,6 +151,20 @@ fn the_checksum_depends_on_the_size_of_the_work() {
     assert_eq!(check("stream/triad"), check("stream/triad"));
     assert_ne!(check("stream/triad"), check("stream/add"));
     assert_eq!(check("basic/first-touch-4k"), (256 + 2 * 256).to_string());
+}
+
+#[test]
+fn the_counts_of_the_page_cache_are_printed() {
+    let records = Fake::run(Defect::None, "files/read-1m-cold,files/read-1m-warm");
+    for expected in [
+        "trapline-files-read-1m-warm 768 pages needed, 768 hits, 0 misses, 0 read from the disk",
+        "trapline-files-read-1m-cold 768 pages needed, 0 hits, 768 misses, 768 read from the disk",
+    ] {
+        assert!(
+            records.iter().any(|record| record == expected),
+            "{records:#?}"
+        );
+    }
 }
 
 #[test]

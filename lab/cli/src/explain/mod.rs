@@ -220,7 +220,7 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
     if operations.is_empty() {
         return Err(Failure::usage(
             format!("explain is not supported by {}", args.operation),
-            "name an operation of basic, system, exits, boot, populate, block or net, such as \
+            "name an operation of basic, system, exits, boot, populate, block, files or net, such as \
              exits/port-out, or one of these workloads; timer-wake has no batches, concurrent \
              requests to a disk have no instructions of their own, and a rate is no number of \
              instructions",
@@ -236,7 +236,7 @@ fn check_coarse(environment: EnvironmentId, operations: &[Op]) -> Result<(), Fai
     let is_bochs = environment.clock() == Clock::InsnVmx;
     let is_unsupported = |workload| match workload {
         Workload::Boot => true,
-        Workload::System | Workload::Populate | Workload::Block => is_bochs,
+        Workload::System | Workload::Populate | Workload::Block | Workload::Files => is_bochs,
         _ => false,
     };
     let mut workloads = operations.iter().map(|op| op.workload());

@@ -1,26 +1,35 @@
-//! Drivers of the devices of a Linux guest for workloads block and net, which are modules.
+//! Drivers of the devices of a Linux guest for workloads block, files and net, which are modules.
 
 use super::Root;
 use trapline_host::Error;
 use trapline_sim::drivers;
 use trapline_sim::settings::Settings;
 
-/// Modules that a distribution's kernel needs for a disk, and for a network card.
+/// Modules that a distribution's kernel needs for a disk, for its file system, and for a network card.
 const DISK: [&str; 2] = ["virtio_mmio", "virtio_blk"];
+const FILES: [&str; 2] = ["crc32c_generic", "ext4"];
 const CARD: [&str; 2] = ["virtio_mmio", "virtio_net"];
 
-/// Returns the initramfs `root` with the drivers of a disk and of a network card, where the guest has these.
+/// Devices of a guest, and the file system on its disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Devices {
+    /// It has a disk.
+    pub disk: bool,
+    /// Its disk has an ext4 file system.
+    pub files: bool,
+    /// It has a network card.
+    pub card: bool,
+}
+
+/// Returns the initramfs `root` with the drivers of these devices.
 ///
 /// # Errors
 /// A driver is missing.
-pub fn with_drivers(
-    root: &Root,
-    settings: &Settings,
-    (has_disk, has_card): (bool, bool),
-) -> Result<Vec<u8>, Error> {
-    let disk = DISK.iter().filter(|_| has_disk);
-    let card = CARD.iter().filter(|_| has_card);
-    let wanted: Vec<_> = disk.chain(card).copied().collect();
+pub fn with_drivers(root: &Root, settings: &Settings, devices: Devices) -> Result<Vec<u8>, Error> {
+    let Devices { disk, files, card } = devices;
+    let all = [(&DISK, disk), (&FILES, files), (&CARD, card)];
+    let needed = all.into_iter().filter(|(_, needed)| *needed);
+    let wanted: Vec<_> = needed.flat_map(|(modules, _)| *modules).collect();
     if wanted.is_empty() {
         return root.bytes();
     }

@@ -1,7 +1,8 @@
 //! Linux guests on this host, in `trapline-vmm` and in QEMU.
 
-use super::device_drivers::with_drivers;
+use super::device_drivers::{with_drivers, Devices};
 use super::{Linux, LinuxVmm, GUEST_DISK};
+use crate::files;
 use crate::guest_disk::{job_with_disk, GuestDisk};
 use crate::launch::BootClock;
 use crate::network;
@@ -12,7 +13,7 @@ use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{memory_file, Error, Facts, Part, TscRate};
-use trapline_model::layers::{Hypervisor, Level, Vmm};
+use trapline_model::layers::{Guest, Hypervisor, Level, Vmm};
 use trapline_model::GuestConfig;
 use trapline_sim::qemu;
 use trapline_sim::settings::Settings;
@@ -69,9 +70,13 @@ fn in_qemu(settings: &Settings, accelerator: &'static str) -> Result<LinuxVmm, E
 
 impl GuestCommand for LinuxInVmm {
     fn command(&self, job: &Job) -> Result<Command, Error> {
-        let disk = GuestDisk::new(&self.settings, job)?;
-        let devices = (disk.is_some(), network::is_measured(job));
-        if devices == (false, false) {
+        let disk = GuestDisk::new(&self.settings, job, Guest::Linux)?;
+        let devices = Devices {
+            disk: disk.is_some(),
+            files: files::are_read(job),
+            card: network::is_measured(job),
+        };
+        if devices == Devices::default() {
             return Ok(self.without_devices(&self.initrd, job));
         }
         let initrd = with_drivers(&self.linux.root, &self.settings, devices)?;

@@ -10,7 +10,7 @@ mod host;
 mod root;
 mod uml;
 
-pub use device_drivers::with_drivers;
+pub use device_drivers::{with_drivers, Devices};
 pub use root::Root;
 pub use uml::{check as check_uml, facts as uml_facts};
 

@@ -19,6 +19,7 @@ use trapline_host::exit_status::ExitCodes;
 use trapline_host::package::Package;
 use trapline_host::process::{Command, Exited};
 use trapline_host::{package, sha256_of_file, Cache, Error, Facts, Part};
+use trapline_model::layers::Guest;
 use trapline_model::GuestConfig;
 use trapline_protocol::{EndState, GuestDecoder};
 use trapline_sim::settings::Settings;
@@ -163,7 +164,7 @@ impl GuestCommand for UserModeLinux {
             ports: false,
             ..*job
         };
-        if let Some(disk) = GuestDisk::new(&self.settings, &job)? {
+        if let Some(disk) = GuestDisk::new(&self.settings, &job, Guest::Linux)? {
             command = disk.for_user_mode_linux(command);
             job = job_with_disk(&job, "ubda");
         }

@@ -1,6 +1,7 @@
 //! Disk of workload block on a simulated machine: a file in the memory of the Linux that runs the guest, created
 //! before its launch. It takes no time of its own, so that figures are those of the software.
 
+use crate::files;
 use trapline_abi::{block, Job};
 use trapline_host::process::Command;
 use trapline_sim::qemu;
@@ -13,23 +14,34 @@ pub fn is_measured(job: &Job) -> bool {
     job.run & block::operations() != 0
 }
 
+/// Disk with files, which is in the initramfs of the machine.
+pub const FILES_DISK: &str = "/trapline/files.disk";
+
 /// Returns the path of the disk.
 pub fn path() -> String {
     format!("/dev/{MACHINE_DISK}")
 }
 
+/// Returns the path of the disk that `job` measures or reads files from; `None` if it has none.
+fn path_of(job: &Job) -> Option<String> {
+    match files::are_read(job) {
+        true => Some(FILES_DISK.to_owned()),
+        false => is_measured(job).then(path),
+    }
+}
+
 /// Adds the disk that `job` measures to a command of `trapline-vmm`.
 pub fn vmm_with_disk(vmm: Command, job: &Job) -> Command {
-    match is_measured(job) {
-        true => vmm.words("--disk").arg(path()),
-        false => vmm,
+    match path_of(job) {
+        Some(path) => vmm.words("--disk").arg(path),
+        None => vmm,
     }
 }
 
 /// Adds the disk that `job` measures to a command of QEMU.
 pub fn qemu_with_disk(command: Command, job: &Job) -> Command {
-    match is_measured(job) {
-        true => qemu::with_disk(command, &path(), false),
-        false => command,
+    match path_of(job) {
+        Some(path) => qemu::with_disk(command, &path, false),
+        None => command,
     }
 }

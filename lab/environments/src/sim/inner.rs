@@ -4,10 +4,11 @@
 //! twice (docs/internals/linux-guests.md).
 
 use super::contents::Contents;
-use super::disk::{qemu_with_disk, vmm_with_disk};
+use super::disk::{qemu_with_disk, vmm_with_disk, FILES_DISK};
 use super::{add_qemu, GuestKind};
+use crate::files;
 use crate::guest_disk::job_with_disk;
-use crate::linux_guest::{with_drivers, Linux, LinuxVmm, GUEST_DISK};
+use crate::linux_guest::{with_drivers, Devices, Linux, LinuxVmm, GUEST_DISK};
 use crate::network::{self, TapDrivers};
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
@@ -40,6 +41,8 @@ pub struct InnerLinux {
     /// Its initramfs.
     initrd: Vec<u8>,
     taps: TapDrivers,
+    /// Its file system, if it reads files.
+    files: Option<Vec<u8>>,
 }
 
 impl InnerLinux {
@@ -60,7 +63,11 @@ impl InnerLinux {
             }
         };
         let linux = Linux::new(settings, guest)?;
-        let devices = (guest.disk_mib != 0, guest.network);
+        let devices = Devices {
+            disk: guest.disk_mib != 0,
+            files: guest.file_mib != 0,
+            card: guest.network,
+        };
         let initrd = with_drivers(&linux.root, settings, devices)?;
         Ok(Self {
             linux,
@@ -68,6 +75,10 @@ impl InnerLinux {
             program,
             initrd,
             taps: TapDrivers::new(settings, guest)?,
+            files: match guest.file_mib {
+                0 => None,
+                large_mib => Some(files::ext4_bytes(settings, large_mib)?),
+            },
         })
     }
 }
@@ -92,6 +103,9 @@ impl Contents for InnerLinux {
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
         self.taps.add_to(archive);
+        if let Some(files) = &self.files {
+            archive.document(FILES_DISK, files.clone());
+        }
         archive.file(INITRD, self.initrd.clone());
         add_as(archive, KERNEL, &self.linux.kernel)?;
         match &self.vmm {

@@ -138,7 +138,7 @@ mod tests {
             },
         };
         let mut script = Script::default();
-        let prepared = prepare(&mut script, &Agent, &work, None);
+        let prepared = prepare(&mut script, &Agent { file_mib: 0 }, &work, None);
         let text = prepared.map(|()| script.text().to_owned());
         text.map_err(|error| error.to_string())
     }

@@ -30,6 +30,7 @@ pub(crate) use xen::{
 };
 
 use crate::environment;
+use crate::files;
 use crate::guest_disk::job_with_disk;
 use crate::launch::{BootClock, ClockOffset};
 use crate::network::{self, Receiver, TapDrivers};
@@ -37,13 +38,14 @@ use crate::process_guest::ProcessGuest;
 use crate::vmm_command::image_command;
 use crate::wall::ImageInQemu;
 use contents::LoadSupport;
-use disk::{qemu_with_disk, vmm_with_disk, MACHINE_DISK};
+use disk::{qemu_with_disk, vmm_with_disk, FILES_DISK, MACHINE_DISK};
 use guests::GuestKind;
 use inner::InnerLinux;
 use kernel::Maker;
 use machine_guest::SimLinuxMachine;
 use nested::HostGuest;
 use std::path::{Path, PathBuf};
+use trapline_abi::files::DIRECTORY;
 use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
@@ -118,7 +120,9 @@ fn innermost_contents(
 ) -> Result<Box<dyn Contents>, Error> {
     let (image, guest) = (image.path.clone(), *guest);
     let Some(level) = stack.innermost() else {
-        return Ok(Box::new(Agent));
+        return Ok(Box::new(Agent {
+            file_mib: guest.file_mib,
+        }));
     };
     if let Some(Vmm::Custom(name)) = level.vmm {
         let vmm = settings.custom_vmm(name, stack.guest)?;
@@ -168,19 +172,30 @@ pub(crate) fn check_kernel(settings: &Settings, maker: Maker) -> Result<(), Erro
 }
 
 /// The agent as a process of the machine's Linux.
-struct Agent;
+struct Agent {
+    /// Size of the large file that it reads, in MiB; 0 if it reads no files.
+    file_mib: u32,
+}
 
 impl Contents for Agent {
     fn guest_kind(&self) -> GuestKind {
         GuestKind::new("trapline-agent", ExitCodes::AGENT, ClockOffset::Same)
     }
 
-    fn add_to(&self, _: &mut Archive) -> Result<(), Error> {
+    fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
+        if self.file_mib != 0 {
+            for (path, content) in files::contents(self.file_mib) {
+                archive.document(Path::new(DIRECTORY).join(path), content);
+            }
+        }
         Ok(())
     }
 
     fn command(&self, job: &Job) -> Command {
-        let job = job_with_disk(job, MACHINE_DISK);
+        let job = match files::are_read(job) {
+            true => *job,
+            false => job_with_disk(job, MACHINE_DISK),
+        };
         Command::new(AGENT).words(&job.to_string())
     }
 
@@ -236,6 +251,7 @@ impl Contents for InnerTraplineVmm {
             add_program(archive, SWITCH, switch)?;
         }
         add_program(archive, VMM, &self.vmm)?;
+        add_archive(archive, &self.guest)?;
         add_as(archive, IMAGE, &self.image)
     }
 
@@ -271,6 +287,7 @@ impl Contents for InnerQemu {
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
         add_qemu(archive, &self.qemu, self.machine)?;
+        add_archive(archive, &self.guest)?;
         add_as(archive, IMAGE, &self.image)
     }
 
@@ -290,6 +307,14 @@ impl Contents for InnerQemu {
     fn located_command(&self) -> Option<Command> {
         Some(qemu_located(&self.qemu))
     }
+}
+
+/// Adds the disk with an archive that an image with configuration `guest` reads files from.
+fn add_archive(archive: &mut Archive, guest: &GuestConfig) -> Result<(), Error> {
+    if guest.file_mib != 0 {
+        archive.document(FILES_DISK, files::archive_bytes(guest.file_mib)?);
+    }
+    Ok(())
 }
 
 /// Returns a command of QEMU without a machine.

@@ -24,13 +24,16 @@ use crate::populate;
 use crate::preset::Sizes;
 use crate::request::{known_operations, Request};
 use crate::scheduling::Scheduling;
-use trapline_abi::{Job, OpSet, Workload};
+use trapline_abi::{files, Job, OpSet, Workload};
 
 /// Boots of an environment on the instruction clock: one for the figure, one for its proof.
 pub const EXACT_BOOTS: u32 = 2;
 
 /// Number of boots from which a run on the wall clock has an A/A control.
 pub const LONG: u32 = 8;
+
+/// Size in MiB of the large file of workload `files` where instructions are counted.
+const COUNTED_FILE_MIB: u32 = 8;
 
 /// Boots in the order of their execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,6 +264,14 @@ fn insn_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoo
     }
 }
 
+/// Returns the size in MiB of the large file of workload `files`: larger than the page cache of the image.
+fn file_mib(environment: EnvironmentId) -> u32 {
+    match environment.clock().is_exact() {
+        true => COUNTED_FILE_MIB,
+        false => Job::EMPTY.file_mib,
+    }
+}
+
 fn boot(
     request: &Request,
     config: &Config,
@@ -284,14 +295,18 @@ fn boot(
         _ => (request.irq.conditions.clone(), request.irq.scheduling),
     };
     let disk_mib = request.block.mib(environment);
+    let file_mib = file_mib(environment);
+    let reads_files = operations & files::operations() != 0;
     let guest = GuestConfig {
         scheduling,
         serial: conditions.loads.console().unwrap_or(Serial::Lines),
         window_mib: populate::window_mib(operations),
-        disk_mib: match operations & trapline_abi::block::operations() {
-            0 => 0,
+        disk_mib: match (operations & trapline_abi::block::operations(), reads_files) {
+            (_, true) => files::disk_mib(file_mib),
+            (0, false) => 0,
             _ => disk_mib,
         },
+        file_mib: if reads_files { file_mib } else { 0 },
         network: operations & trapline_abi::net::operations() != 0,
         packets: operations & trapline_abi::packet::operations() != 0,
         ..sizes.guest
@@ -308,6 +323,7 @@ fn boot(
             wait_mode: request.irq.between,
             wake: guest.wake.policy(),
             disk_mib,
+            file_mib,
             requests: request.block.requests(environment),
             ..sizes.job(operations & !of_boot)
         },

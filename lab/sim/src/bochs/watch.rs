@@ -141,16 +141,17 @@ fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range
     const MACHINE: &str = "12with_machine";
     const PROCESSES: &str = "9processes";
     const NETWORK: &str = "18trapline_workloads3net";
+    const FILES: &str = "18trapline_workloads5files";
     const PCI: &str = "_on_pci";
     const PAIR: &str = "18trapline_workloads3ipc";
     const DRIVER: &str = "15trapline_kernel6virtio";
     const DISK: &str = "14trapline_agent5block";
     let never: &[&str] = match segment {
         Segment::Image => &[
-            BANDWIDTH, LOADS, HOTPLUG, PROCESSES, NETWORK, DRIVER, PAIR, PCI,
+            BANDWIDTH, LOADS, HOTPLUG, PROCESSES, NETWORK, DRIVER, FILES, PAIR, PCI,
         ],
         Segment::Program => &[
-            BANDWIDTH, LOADS, HOTPLUG, MACHINE, PROCESSES, NETWORK, DISK, PAIR,
+            BANDWIDTH, LOADS, HOTPLUG, MACHINE, PROCESSES, NETWORK, DISK, FILES, PAIR,
         ],
     };
     let Ok(Some((symbols, names))) = file.symbol_table() else {

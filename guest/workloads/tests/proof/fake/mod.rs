@@ -1,10 +1,12 @@
 //! Fake kernel with one configured defect.
 
+mod files;
 mod machine;
 mod pair;
 mod processes;
 mod system;
 
+use files::FakeFiles;
 use trapline_abi::record::Sender;
 use trapline_abi::{Job, Op};
 use trapline_workloads::{ticks, Block, GuestInfo};
@@ -52,6 +54,12 @@ pub enum Defect {
     NoDisk,
     WrongUnit,
     NoRequest,
+    NoFiles,
+    WrongContent,
+    ShortRead,
+    KeepCache,
+    NeverCold,
+    ForgetCache,
     NoNetwork,
     NoSecondCpu,
     NoThread,
@@ -86,6 +94,7 @@ pub struct Fake {
     pub quiesced: u32,
     pub sleeps: u32,
     pub exchanges: u32,
+    pub opened: FakeFiles,
 }
 
 impl Fake {
@@ -111,6 +120,7 @@ impl Fake {
             quiesced: 0,
             sleeps: 0,
             exchanges: 0,
+            opened: FakeFiles::new(defect),
         }
     }
 
@@ -130,6 +140,7 @@ impl Fake {
             doubles: 1003,
             passes: 2,
             expiries: EXPIRIES as u32,
+            file_mib: 2,
             period: 2_000,
             ..asked
         };
@@ -148,6 +159,7 @@ impl Fake {
         trapline_workloads::run(self, &job, &origin);
         assert!(self.blocks.is_empty(), "every block is released");
         assert!(self.region.is_none(), "every region is detached");
+        assert!(self.opened.is_closed(), "every file is closed");
         assert!(!self.begun, "resources are released");
     }
 

@@ -2,6 +2,7 @@
 
 use super::pair::{NoThread, Threads};
 use super::{Defect, Fake, SLOW};
+use std::fmt;
 use std::ptr::NonNull;
 use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::interrupt::unpack;
@@ -13,7 +14,7 @@ use trapline_abi::{Interrupt, Job, Record};
 use trapline_workloads::irq::{
     run_one_shot_timer, Arrival, InterruptLog, OneShotTimer, TimerSource, TimerWindow,
 };
-use trapline_workloads::{ticks, Block, CpuPair, Reason, System, Wake};
+use trapline_workloads::{ticks, Block, CpuPair, Files, Reason, System, Wake};
 
 impl System for Fake {
     type Machine = Self;
@@ -174,6 +175,15 @@ impl System for Fake {
             Defect::NoRequest => Ok(0),
             _ => Ok(slots.len()),
         }
+    }
+    fn files(&mut self, _: &Job) -> Result<&mut dyn Files, Reason> {
+        match self.defect {
+            Defect::NoFiles => Err("there are no files"),
+            _ => Ok(&mut self.opened),
+        }
+    }
+    fn print_fact(&mut self, fact: fmt::Arguments<'_>) {
+        self.records.push(fact.to_string());
     }
     fn open_network(&mut self, _: &Job) -> Result<(), Reason> {
         match self.defect {
