@@ -294,6 +294,7 @@ fn measured(samples: Vec<Sample>) -> Outcome {
         check: 0,
         exits: None,
         host_cpu_ns: None,
+        idle: None,
         elapsed: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::named::named;
 use crate::scheduling::Scheduling;
-use trapline_abi::job::WakePolicy;
+use trapline_abi::job::{WakePolicy, Zeroing};
 use trapline_abi::Job;
 
 /// Configuration of a guest, as a launcher gets it.
@@ -44,6 +44,8 @@ pub struct GuestConfig {
     pub thp: Option<HugePages>,
     /// Method by which a CPU of workload `ipc` waits.
     pub wake: Wake,
+    /// Zeroing of the image's memory.
+    pub zeroing: Zeroing,
 }
 
 /// Maximum of [`GuestConfig::guests`].
@@ -70,6 +72,7 @@ impl GuestConfig {
         paging: Paging::Nested,
         thp: None,
         wake: Wake::Halt,
+        zeroing: Zeroing::Demand,
     };
 
     /// Returns the job for the image, with the number of its CPUs.

@@ -307,6 +307,7 @@ fn boot(
             period: request.irq.period.0,
             wait_mode: request.irq.between,
             wake: guest.wake.policy(),
+            zeroing: guest.zeroing,
             disk_mib,
             requests: request.block.requests(environment),
             ..sizes.job(operations & !of_boot)
