@@ -10,6 +10,9 @@ macro_rules! named {
             /// All values, in the order of their definition.
             pub const ALL: [$name; [$($text),*].len()] = [$($name::$variant),*];
 
+            /// The names of all values, in the same order.
+            pub const NAMES: [&'static str; $name::ALL.len()] = [$($text),*];
+
             /// Returns the name.
             pub const fn name(self) -> &'static str {
                 match self { $($name::$variant => $text,)* }

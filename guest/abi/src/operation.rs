@@ -149,6 +149,10 @@ operations! {
         "one allocation of 1 MiB of fresh, page-mapped memory";
     FirstTouch4k = 3, Basic, "first-touch-4k", Batch, Nothing,
         "the first write to one 4 KiB page of freshly allocated memory";
+    Calloc64k = 8, Basic, "calloc-64k", Batch, Nothing,
+        "one allocation of 64 KiB of memory that is zero, mapped in pages of 4 KiB";
+    Calloc1m = 9, Basic, "calloc-1m", Batch, Nothing,
+        "one allocation of 1 MiB of memory that is zero, mapped in pages of 4 KiB";
     Fork = 24, System, "fork", Batch, Processes,
         "one child process that is forked, exits at once and is waited for";
     Exec = 25, System, "exec", Batch, Processes,

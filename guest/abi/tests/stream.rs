@@ -26,7 +26,7 @@ impl OwnedRecord {
         let [a, b, c, d] = self.numbers;
         let op = Op::ALL[self.small as usize % Op::ALL.len()];
         let child = self.small;
-        match self.shape % 14 {
+        match self.shape % 15 {
             0 => Record::Hello {
                 version: child,
                 sender: if a & 1 == 0 {
@@ -78,6 +78,11 @@ impl OwnedRecord {
                 child,
                 status: a as u32,
                 peak_kib: b,
+            },
+            13 => Record::Idle {
+                op,
+                ticks: a,
+                bytes: b,
             },
             _ => Record::Ready,
         }

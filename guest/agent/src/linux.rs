@@ -175,22 +175,17 @@ impl System for Linux<'_> {
     }
 
     fn allocate(&mut self, bytes: usize) -> Option<Block> {
-        // SAFETY: a new private mapping at an address of the kernel's choice.
-        let start = unsafe {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            libc::mmap(ptr::null_mut(), bytes, access, kind, -1, 0)
-        };
-        if start == libc::MAP_FAILED {
-            return None;
-        }
+        let block = map(bytes, 0)?;
         // SAFETY: the range was just mapped. A kernel without huge pages refuses, which is
         // harmless.
-        unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
-        Some(Block {
-            start: NonNull::new(start.cast())?,
-            length: bytes,
-        })
+        unsafe { libc::madvise(block.start.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) };
+        Some(block)
+    }
+
+    /// The kernel allocates and zeroes all pages in the call. Blocks of at most 1 MiB, populated one by one, never cover
+    /// an empty page of 2 MiB.
+    fn allocate_zeroed(&mut self, bytes: usize) -> Option<Block> {
+        map(bytes, libc::MAP_POPULATE)
     }
 
     unsafe fn release(&mut self, block: Block) {
@@ -311,6 +306,21 @@ impl Linux<'_> {
         let disk = self.disk.as_ref().ok_or("the disk is not open")?;
         disk.as_ref().map_err(|reason| *reason)
     }
+}
+
+/// Maps anonymous memory, with further flags of `mmap`.
+fn map(bytes: usize, flags: libc::c_int) -> Option<Block> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+    // SAFETY: a new private mapping at an address of the kernel's choice.
+    let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, kind, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    Some(Block {
+        start: NonNull::new(start.cast())?,
+        length: bytes,
+    })
 }
 
 /// Second thread. Dropping it ends and joins the thread and restores the affinity of the measured

@@ -1,7 +1,7 @@
 //! Memory management.
 //!
 //! [`frames`] tracks free frames, [`tables`] maps them, [`space`] combines both to blocks, which the
-//! workloads measure. [`small`] is the kernel's own allocator, on top of blocks. Processes have a
+//! workloads measure. [`zero`] zeroes frames. [`small`] is the kernel's own allocator, on top of blocks. Processes have a
 //! run of frames without blocks, and page tables of their own (`process`).
 
 pub mod entry;
@@ -10,17 +10,22 @@ mod frames;
 mod small;
 mod space;
 mod tables;
+mod zero;
 
 pub use frames::FRAME;
 #[cfg(trapline_image)]
 pub use image::{
-    add, allocate, allocate_guarded, map_window, release, take_last_frames, top_table, touch_image,
+    add, allocate, allocate_guarded, allocate_zeroed, map_window, release, take_last_frames,
+    top_table, touch_image, zero_ahead,
 };
+#[cfg(trapline_image)]
+pub use zero::Stores;
 
 #[cfg(trapline_image)]
 mod image {
     use super::entry::Table;
     use super::space::Space;
+    use super::zero::Stores;
     use super::FRAME;
     use crate::cpu::Global;
     use core::ops::Range;
@@ -100,7 +105,25 @@ mod image {
 
     fn allocate_after(bytes: usize, guard: u64) -> Option<Block> {
         // SAFETY: `allocate` takes no other reference.
-        let range = unsafe { SPACE.get() }.allocate(bytes as u64, guard)?;
+        block(unsafe { SPACE.get() }.allocate(bytes as u64, guard)?)
+    }
+
+    /// Allocates a block of at least `bytes` of zeros; `None` if memory is exhausted. Frames that were not zeroed
+    /// ahead are zeroed with `stores`.
+    #[inline]
+    pub fn allocate_zeroed(bytes: usize, stores: Stores) -> Option<Block> {
+        // SAFETY: as in `allocate_after`.
+        block(unsafe { SPACE.get() }.allocate_zeroed(bytes as u64, stores)?)
+    }
+
+    /// Zeroes frames, until there are `bytes` for [`allocate_zeroed`]. Returns the number of bytes zeroed.
+    pub fn zero_ahead(bytes: usize, stores: Stores) -> u64 {
+        // SAFETY: as in `allocate_after`.
+        unsafe { SPACE.get() }.zero_ahead(bytes.next_multiple_of(FRAME as usize) as u64, stores)
+    }
+
+    #[inline(always)]
+    fn block(range: Range<u64>) -> Option<Block> {
         Some(Block {
             start: NonNull::new(range.start as *mut u8)?,
             length: (range.end - range.start) as usize,

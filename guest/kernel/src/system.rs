@@ -3,6 +3,7 @@
 use crate::cpu::{exits, in8, mmio_read, mmio_write, out8, rdmsr, ring};
 use crate::hypercall::HypercallInstruction;
 use crate::interrupts::{self, can_halt, Apic, Timer};
+use crate::memory::Stores;
 use crate::populate::Window;
 use crate::threads::{self, Peer};
 use crate::xen::{self, Events, Xen};
@@ -13,7 +14,7 @@ use core::fmt::{self, Write};
 use core::hint::black_box;
 use core::mem;
 use trapline_abi::block::{DiskRequest, Transfer};
-use trapline_abi::job::{Transport, WaitMode};
+use trapline_abi::job::{Transport, WaitMode, Zeroing};
 use trapline_abi::net::Exchange;
 use trapline_abi::platform::{
     FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC,
@@ -41,6 +42,7 @@ pub struct Kernel {
     events: OnceCell<Result<Events, Reason>>,
     window: OnceCell<Result<Window, Reason>>,
     transport: Transport,
+    zeroing: Zeroing,
     /// Registers of a virtio device on PCI.
     pci: OnceCell<Result<PciRegisters, Reason>>,
     /// Reason why there are no processes.
@@ -63,6 +65,7 @@ impl Kernel {
             events: OnceCell::new(),
             window: OnceCell::new(),
             transport: job.transport,
+            zeroing: job.zeroing,
             pci: OnceCell::new(),
             no_processes: "this kernel is not a process",
         }
@@ -94,6 +97,15 @@ impl Kernel {
     #[inline(always)]
     fn window(&self) -> Result<&Window, Reason> {
         borrow(self.window.get_or_init(|| Window::open(self.ports)))
+    }
+
+    /// Returns the stores that zero memory.
+    #[inline(always)]
+    fn stores(&self) -> Stores {
+        match self.zeroing.is_non_temporal() {
+            true => Stores::NonTemporal,
+            false => Stores::Ordinary,
+        }
     }
 
     fn open_channel(&self) -> Result<Events, Reason> {
@@ -195,6 +207,18 @@ impl System for Kernel {
     #[inline(always)]
     fn allocate(&mut self, bytes: usize) -> Option<Block> {
         memory::allocate(bytes)
+    }
+
+    #[inline(always)]
+    fn allocate_zeroed(&mut self, bytes: usize) -> Option<Block> {
+        memory::allocate_zeroed(bytes, self.stores())
+    }
+
+    fn zero_while_idle(&mut self, bytes: usize) -> u64 {
+        match self.zeroing.is_idle() {
+            true => memory::zero_ahead(bytes, self.stores()),
+            false => 0,
+        }
     }
 
     unsafe fn release(&mut self, block: Block) {

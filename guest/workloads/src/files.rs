@@ -23,7 +23,7 @@ const LARGE_PASSES: u32 = 4;
 const MOST_RANDOM: usize = 256;
 const MOST_FILES: usize = Class::Small.count() as usize;
 
-/// Share of the pages of a file that may stay in the cache when it is emptied.
+/// Share of the pages of a file that may stay in the cache of Linux when it is emptied.
 const MOST_KEPT: u64 = 16;
 
 const WRONG: Reason = "the data read is not the content of the file at that place";
@@ -368,8 +368,11 @@ impl Counts {
             return Ok(());
         };
         let fetched = after.fetched.saturating_sub(before.fetched);
-        // A kernel may keep a page that another part of it uses at that moment.
-        let kept = series.pages() / MOST_KEPT;
+        // Linux is only advised to drop pages, and keeps those that are locked or under writeback (posix_fadvise(2)).
+        let kept = match before.needed {
+            Some(_) => 0,
+            None => series.pages() / MOST_KEPT,
+        };
         match series.cold {
             true => ensure(
                 fetched + kept >= series.pages(),

@@ -3,7 +3,7 @@
 //! The image and the Linux agent both call [`run`]. It runs the operations of the job one after
 //! the other and sends the samples of each, or the reason why it was skipped. [`measure`] repeats
 //! and times operations, [`calibration`] measures the cost of that; the operations are in
-//! [`basic`], [`stream`], [`memory`], [`exits`], [`irq`], [`populate`], [`block`], [`files`],
+//! [`basic`], [`calloc`], [`stream`], [`memory`], [`exits`], [`irq`], [`populate`], [`block`], [`files`],
 //! [`net`],
 //! [`ipc`] and [`processes`].
 #![no_std]
@@ -14,6 +14,7 @@ extern crate std;
 mod basic;
 pub mod block;
 pub mod calibration;
+mod calloc;
 mod clock;
 mod exits;
 mod files;
@@ -113,6 +114,7 @@ fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
     files::run(bench);
     net::run(bench);
     ipc::run(bench);
+    calloc::run(bench);
     // Last in a kernel, so that all other figures are the same without processes.
     let selects_processes = bench.job.run & Workload::System.set() != 0;
     if !is_process && selects_processes && !bench.system.run_in_process(bench.job) {

@@ -94,10 +94,21 @@ pub trait System {
     /// Allocates `bytes` of fresh memory; `None` if memory is exhausted.
     fn allocate(&mut self, bytes: usize) -> Option<Block>;
 
+    /// Allocates `bytes` of memory that is zero and mapped in pages of 4 KiB; `None` if memory is exhausted.
+    fn allocate_zeroed(&mut self, _bytes: usize) -> Option<Block> {
+        None
+    }
+
+    /// Zeroes memory in advance, for allocations of `bytes` in total by [`Self::allocate_zeroed`], if this system does
+    /// so while it is idle. Returns the number of bytes that it wrote.
+    fn zero_while_idle(&mut self, _bytes: usize) -> u64 {
+        0
+    }
+
     /// Releases a block.
     ///
     /// # Safety
-    /// `block` was returned by [`Self::allocate`] of this system, is not released yet, and its
+    /// `block` was returned by [`Self::allocate`] or [`Self::allocate_zeroed`] of this system, is not released yet, and its
     /// memory is no longer used.
     unsafe fn release(&mut self, block: Block);
 

@@ -2,7 +2,7 @@
 
 use crate::launch::FinishedLaunch;
 use trapline_model::names;
-use trapline_model::observed::{Operation, Outcome, Sample};
+use trapline_model::observed::{IdleWork, Operation, Outcome, Sample};
 
 /// Smallest share of a guest's batches during which all guests have to measure.
 const MIN_SIMULTANEOUS: f64 = 0.9;
@@ -119,6 +119,7 @@ fn pooled(one: Outcome, other: Outcome) -> Outcome {
             check,
             exits,
             host_cpu_ns,
+            idle,
             elapsed,
         },
         Outcome::Measured {
@@ -128,6 +129,7 @@ fn pooled(one: Outcome, other: Outcome) -> Outcome {
             check: other_check,
             exits: other_exits,
             host_cpu_ns: other_host_cpu_ns,
+            idle: other_idle,
             ..
         },
     ) = (one, other)
@@ -151,6 +153,10 @@ fn pooled(one: Outcome, other: Outcome) -> Outcome {
         host_cpu_ns: host_cpu_ns
             .zip(other_host_cpu_ns)
             .map(|(one, other)| one + other),
+        idle: idle.zip(other_idle).map(|(one, other)| IdleWork {
+            ticks: one.ticks.saturating_add(other.ticks),
+            bytes: one.bytes.saturating_add(other.bytes),
+        }),
         elapsed,
     }
 }

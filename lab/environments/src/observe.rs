@@ -298,6 +298,7 @@ fn measured(samples: Vec<Sample>) -> Outcome {
         check: 0,
         exits: None,
         host_cpu_ns: None,
+        idle: None,
         elapsed: None,
     }
 }

@@ -28,7 +28,7 @@ pub enum Get {
 }
 
 /// Every column, in order.
-pub const COLUMNS: [Column; 20] = [
+pub const COLUMNS: [Column; 22] = [
     count("run", |row| row.part.run),
     text("environment", |row| row.part.seen.environment.name()),
     text("variant", |row| &row.part.overrides),
@@ -55,6 +55,8 @@ pub const COLUMNS: [Column; 20] = [
     text("checksum", |row| &row.part.checksum),
     maybe_count("exits", |row| row.part.exits),
     maybe_count("host_cpu_ns", |row| row.part.host_cpu_ns),
+    maybe_count("idle_ticks", |row| Some(row.part.idle?.ticks)),
+    maybe_count("idle_bytes", |row| Some(row.part.idle?.bytes)),
 ];
 
 const fn text(name: &'static str, of: for<'a> fn(&Row<'a>) -> &'a str) -> Column {

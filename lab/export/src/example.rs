@@ -13,6 +13,7 @@ fn measured(samples: Vec<Sample>, interrupts: Vec<Interrupt>, host: Option<u64>)
         check: u64::MAX,
         exits: host,
         host_cpu_ns: host,
+        idle: None,
         elapsed: None,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use trapline_abi::Op;
+use trapline_model::observed::IdleWork;
 use trapline_model::{Observation, Operation, Outcome, Sample};
 use trapline_stats::value::Calibration;
 
@@ -26,6 +27,8 @@ pub struct Part<'a> {
     pub exits: Option<u64>,
     /// CPU time that the host spent on all of them, in nanoseconds, where it is known.
     pub host_cpu_ns: Option<u64>,
+    /// Work of the guest between the batches of the operation.
+    pub idle: Option<IdleWork>,
     batches: Cow<'a, [Sample]>,
 }
 
@@ -59,6 +62,7 @@ fn part<'a>(run: u64, seen: &'a Observation, operation: &'a Operation) -> Option
         check,
         exits,
         host_cpu_ns,
+        idle,
         ..
     } = outcome
     else {
@@ -74,6 +78,7 @@ fn part<'a>(run: u64, seen: &'a Observation, operation: &'a Operation) -> Option
         checksum: format!("{check:#x}"),
         exits: *exits,
         host_cpu_ns: *host_cpu_ns,
+        idle: *idle,
         batches: outcome.batches(),
     })
 }

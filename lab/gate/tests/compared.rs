@@ -26,6 +26,7 @@ fn with_fastest(estimate: f64, min: f64) -> Value {
         ratio: None,
         exits: None,
         host_cpu_ns: None,
+        idle: None,
         flags: Vec::new(),
     }))
 }

@@ -2,7 +2,7 @@
 
 use crate::named::named;
 use crate::scheduling::Scheduling;
-use trapline_abi::job::WakePolicy;
+use trapline_abi::job::{WakePolicy, Zeroing};
 use trapline_abi::Job;
 
 /// Configuration of a guest, as a launcher gets it.
@@ -48,6 +48,8 @@ pub struct GuestConfig {
     pub thp: Option<HugePages>,
     /// Method by which a CPU of workload `ipc` waits.
     pub wake: Wake,
+    /// Zeroing of the image's memory.
+    pub zeroing: Zeroing,
 }
 
 /// Maximum of [`GuestConfig::guests`].
@@ -76,6 +78,7 @@ impl GuestConfig {
         paging: Paging::Nested,
         thp: None,
         wake: Wake::Halt,
+        zeroing: Zeroing::Demand,
     };
 
     /// Returns true if it is connected with another guest by `trapline-switch`.

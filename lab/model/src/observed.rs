@@ -78,6 +78,8 @@ pub enum Outcome {
         exits: Option<u64>,
         /// CPU time of the host during the operation, in nanoseconds.
         host_cpu_ns: Option<u64>,
+        /// Work of the guest between the batches that prepared them, if there was any.
+        idle: Option<IdleWork>,
         /// Time from the first batch to the last on the guest's clock, in ticks, and on the host's, in nanoseconds
         /// (wall clock only).
         elapsed: Option<(u64, u64)>,
@@ -113,6 +115,15 @@ fn lateness(interrupt: &Interrupt) -> Sample {
         count: 1,
         host_ns: None,
     }
+}
+
+/// Work of a guest between the batches of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleWork {
+    /// Duration, in ticks.
+    pub ticks: u64,
+    /// Memory written, in bytes.
+    pub bytes: u64,
 }
 
 /// One batch.

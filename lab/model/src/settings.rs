@@ -22,6 +22,7 @@ use crate::layers::{Hypervisor, Machine};
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Halt, Pin};
 use std::ops::RangeInclusive;
+use trapline_abi::job::Zeroing;
 
 /// A setting.
 #[derive(Debug)]
@@ -257,6 +258,18 @@ pub const SETTINGS: &[Setting] = &[
         apply: |value, guest| guest.path = GuestPath::ALL[value.choice()],
         format: 21,
         help: "Way of the packets of workload net from guest to guest: trapline-switch, a bridge, or a bridge with vhost-net (docs/network.md)",
+        ..ROW
+    },
+    Setting {
+        name: "zeroing",
+        column: "zeroing",
+        value_type: ValueType::Choice(&Zeroing::NAMES),
+        default: Some("demand"),
+        supported_by: |id| !id.has_processes(),
+        not_concerned: |id| id.is_native() && id.has_processes(),
+        apply: |value, guest| guest.zeroing = Zeroing::ALL[value.choice()],
+        format: 21,
+        help: "Zeroing of the image's memory in workload basic: in the allocation or while idle, with ordinary or non-temporal stores (docs/memory.md)",
         ..ROW
     },
     Setting {

@@ -32,6 +32,7 @@ pub fn measured(samples: Vec<Sample>) -> Outcome {
         check: CHECKSUM,
         exits: None,
         host_cpu_ns: None,
+        idle: None,
         elapsed: None,
     }
 }

@@ -5,7 +5,7 @@ use crate::{Elapsed, EndState, GuestReport, Hello, Log, Usage, UsageProbe, Windo
 use std::collections::BTreeMap;
 use trapline_abi::block::Transfer;
 use trapline_abi::{Counter, Item, Job, Op, Record, Stage, Workload};
-use trapline_model::observed::{Operation, Outcome, Sample};
+use trapline_model::observed::{IdleWork, Operation, Outcome, Sample};
 
 /// Number of problems kept.
 const MAX_PROBLEMS: usize = 32;
@@ -136,6 +136,7 @@ impl Decoded {
             }
             Record::Interrupts { op, packed } => self.interrupts(op, packed, sent, received),
             Record::Requests { op, packed } => self.requests(op, packed, sent, received),
+            Record::Idle { op, ticks, bytes } => self.idle(op, IdleWork { ticks, bytes }),
             Record::End {
                 op,
                 samples,
@@ -247,6 +248,18 @@ impl Decoded {
                 current.requests(packed, transfer.requests(&self.job), sent, received);
             }
             _ => self.problem(&format!("requests of {} are out of sequence", path(op))),
+        }
+    }
+
+    fn idle(&mut self, op: Op, work: IdleWork) {
+        match &mut self.current {
+            Some(current) if current.op == op && current.idle.is_none() && work.ticks != 0 => {
+                current.idle = Some(work);
+            }
+            _ => self.problem(&format!(
+                "idle work of {} is out of sequence or takes no time",
+                path(op)
+            )),
         }
     }
 

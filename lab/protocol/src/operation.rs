@@ -4,7 +4,7 @@ use crate::window::{self, Window};
 use crate::Usage;
 use trapline_abi::interrupt::unpack;
 use trapline_abi::{block, Interrupt, Op};
-use trapline_model::observed::{Outcome, Sample};
+use trapline_model::observed::{IdleWork, Outcome, Sample};
 
 /// Limit of the batches of one operation. The largest job requests some hundreds.
 pub const MAX_SAMPLES: usize = 1 << 14;
@@ -21,6 +21,8 @@ pub struct OperationBuilder {
     too_many_samples: bool,
     interrupts: Vec<Interrupt>,
     too_many_requests: bool,
+    /// Work between the batches.
+    pub idle: Option<IdleWork>,
     /// Reason why the first implausible interrupt was rejected.
     implausible: Option<&'static str>,
     /// Number of windows returned by [`Self::completed_window`].
@@ -68,6 +70,7 @@ impl OperationBuilder {
             too_many_samples: false,
             interrupts: Vec::new(),
             too_many_requests: false,
+            idle: None,
             implausible: None,
             windows: 0,
             stamps: Vec::new(),
@@ -158,6 +161,7 @@ impl OperationBuilder {
             check: end.check,
             exits: counted.or_else(|| difference(self.usage.exits, usage.exits)),
             host_cpu_ns: difference(self.usage.cpu_ns, usage.cpu_ns),
+            idle: self.idle,
             elapsed: None,
         };
         (outcome, elapsed)

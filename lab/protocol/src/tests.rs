@@ -7,7 +7,7 @@ use trapline_abi::job::WaitMode;
 use trapline_abi::record::Sender;
 use trapline_abi::{Counter, Job, Op, OpSet, Stage, VERSION};
 use trapline_abi::{Interrupt, Record};
-use trapline_model::observed::Outcome;
+use trapline_model::observed::{IdleWork, Outcome};
 
 const REQUESTED: OpSet = Op::Getpid.bit() | Op::PortOut.bit();
 
@@ -124,6 +124,36 @@ fn valid_records_become_a_report() {
     assert_eq!(report.elapsed[0].guest, 100);
     let skipped = Outcome::Skipped("no ports".to_owned());
     assert_eq!(outcome(&report, Op::PortOut), &skipped);
+}
+
+#[test]
+fn idle_work_belongs_to_the_current_operation_once() {
+    let op = Op::Getpid;
+    let idle = |ticks| Record::Idle {
+        op,
+        ticks,
+        bytes: 4096,
+    };
+    let records = [
+        idle(9),
+        begin(op),
+        idle(0),
+        idle(7),
+        idle(8),
+        sample(op, 1, 1),
+        end(op, 1),
+    ];
+    let report = report_of(&frames(&records));
+    let work = IdleWork {
+        ticks: 7,
+        bytes: 4096,
+    };
+    assert!(
+        matches!(outcome(&report, op), Outcome::Measured { idle, .. } if *idle == Some(work)),
+        "{report:?}"
+    );
+    let problem = "idle work of basic/getpid is out of sequence or takes no time";
+    assert_eq!(report.problems[0], problem);
 }
 
 #[test]

@@ -154,7 +154,11 @@ fn compact_cell(cell: Option<&Cell>) -> TableCell {
             parts.extend(compact_ratio(cell, figure));
         }
     }
-    parts.into()
+    TableCell {
+        parts,
+        below: table::idle(cell, figure).map_or(String::new(), |idle| format!("({idle})")),
+        ..TableCell::default()
+    }
 }
 
 /// Returns a figure with at most two decimals.
@@ -240,7 +244,7 @@ mod tests {
     #[test]
     fn a_run_of_many_operations_shows_the_main_ones() {
         let (main, further) = main_and_further(&cells_of(&[Workload::Basic, Workload::Exits]));
-        assert_eq!((main.len(), further.len()), (17, 0));
+        assert_eq!((main.len(), further.len()), (19, 0));
         let all = [
             Workload::Basic,
             Workload::Exits,
@@ -248,7 +252,7 @@ mod tests {
             Workload::Boot,
         ];
         let (main, further) = main_and_further(&cells_of(&all));
-        assert_eq!((main.len(), further.len()), (13, 20));
+        assert_eq!((main.len(), further.len()), (13, 22));
         assert!(further.iter().any(|cell| cell.op == Op::PortIn));
     }
 

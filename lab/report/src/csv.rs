@@ -62,6 +62,12 @@ const COLUMNS: &[Column] = &[
     ("ratio_level", |cell, _| {
         of_figure(cell, |it| Some(it.ratio?.interval?.level))
     }),
+    ("idle_time", |cell, _| {
+        of_figure(cell, |it| Some(it.idle?.time))
+    }),
+    ("idle_bytes", |cell, _| {
+        of_figure(cell, |it| Some(it.idle?.bytes))
+    }),
 ];
 
 /// Names of the columns.

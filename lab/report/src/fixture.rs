@@ -20,6 +20,7 @@ pub fn figure(estimate: f64) -> Figure {
         ratio: None,
         exits: None,
         host_cpu_ns: None,
+        idle: None,
         flags: Vec::new(),
     }
 }

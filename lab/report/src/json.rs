@@ -94,6 +94,8 @@ struct JsonFigure {
     ratio_high: Option<f64>,
     level: Option<f64>,
     ratio_level: Option<f64>,
+    idle_time: Option<f64>,
+    idle_bytes: Option<f64>,
     flags: Vec<&'static str>,
     notes: Vec<String>,
 }
@@ -176,6 +178,8 @@ impl From<&Figure> for JsonFigure {
             ratio_high: figure.ratio.and_then(|ratio| Some(ratio.interval?.high)),
             level: figure.interval.map(|one| one.level),
             ratio_level: figure.ratio.and_then(|ratio| Some(ratio.interval?.level)),
+            idle_time: figure.idle.map(|idle| idle.time),
+            idle_bytes: figure.idle.map(|idle| idle.bytes),
             flags: figure.flags.iter().map(|flag| flag.name()).collect(),
             notes: figure.flags.iter().map(note).collect(),
         }

@@ -8,7 +8,7 @@ use trapline_abi::{block, Direction, Op, Unit, Workload};
 use trapline_model::file;
 use trapline_model::{irq, names, populate, Clock, EnvironmentId};
 use trapline_stats::order::Interval;
-use trapline_stats::{value, Cell, Figure, Value};
+use trapline_stats::{value, Cell, Figure, Idle, Value};
 
 /// Largest ratio that counts as no cost.
 const AS_GOOD: f64 = 1.1;
@@ -220,7 +220,8 @@ pub fn unit_remark(clock: Clock) -> impl Fn(Op) -> String {
     }
 }
 
-/// Returns value, spread, ratio and spread of the ratio; below them the range of an exact figure.
+/// Returns value, spread, ratio and spread of the ratio; below them the range of an exact figure, and work between
+/// its batches.
 pub fn figure_cell(cell: Option<&Cell>, notes: &mut Notes) -> TableCell {
     match cell.map(|cell| (cell, &cell.value)) {
         None | Some((_, Value::Skip(_))) => Span::absent().into(),
@@ -233,7 +234,12 @@ pub fn figure_cell(cell: Option<&Cell>, notes: &mut Notes) -> TableCell {
                 Span::new(ratio_spread(cell, figure), Look::Faint),
             ],
             notes: notes.on(cell),
-            below: range(cell, figure).map_or(String::new(), |range| format!("({range})")),
+            below: [range(cell, figure), idle(cell, figure)]
+                .into_iter()
+                .flatten()
+                .map(|text| format!("({text})"))
+                .collect::<Vec<_>>()
+                .join(" "),
         },
     }
 }
@@ -303,6 +309,18 @@ pub fn range(cell: &Cell, figure: &Figure) -> Option<String> {
     }
 }
 
+/// Returns the time and the rate of work between the batches: bytes per instruction, or thousand megabytes per second.
+pub fn idle(cell: &Cell, figure: &Figure) -> Option<String> {
+    let Idle { time, bytes } = figure.idle?;
+    let unit = match cell.clock.is_exact() {
+        true => "B/insn",
+        false => "GB/s",
+    };
+    let time_text = figures::time(time, cell.clock);
+    let rate = figures::quantity(bytes / time);
+    Some(format!("+{time_text} idle, {rate} {unit}"))
+}
+
 /// Returns the larger side of the interval, or nothing where the interval is shown, or there is none.
 pub fn spread(figure: &Figure) -> String {
     let side = side(figure).filter(|side| *side <= UNUSABLE && figure.resolution().is_none());
@@ -338,4 +356,29 @@ pub fn ratio(cell: &Cell, figure: &Figure) -> Span {
         _ => Look::Bad,
     };
     Span::new(figures::times(ratio.estimate), look)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{figure, measured};
+
+    #[test]
+    fn idle_work_stands_below_a_figure_in_the_units_of_its_clock() {
+        let below = |environment, time| {
+            let figure = Figure {
+                idle: Some(Idle {
+                    time,
+                    bytes: 1_048_576.0,
+                }),
+                ..figure(1_200.0)
+            };
+            let cell = measured(environment, Op::Calloc1m, figure);
+            figure_cell(Some(&cell), &mut Notes::default()).below
+        };
+        let exact = below(EnvironmentId::SIM, 131_089.0);
+        assert_eq!(exact, "(+131,089 idle, 8.00 B/insn)");
+        let wall = below(EnvironmentId::KVM, 52_000.0);
+        assert_eq!(wall, "(+52.0 µs idle, 20.2 GB/s)");
+    }
 }

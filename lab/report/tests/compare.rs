@@ -40,6 +40,7 @@ fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
             ratio: None,
             exits: None,
             host_cpu_ns: None,
+            idle: None,
             flags: Vec::new(),
         })),
     }

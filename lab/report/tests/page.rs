@@ -37,6 +37,7 @@ fn operation(op: Op, boot: u64) -> Operation {
             check: 7,
             exits: Some(6_000),
             host_cpu_ns: Some(9_000_000),
+            idle: None,
             elapsed: None,
         },
     }

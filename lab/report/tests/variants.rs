@@ -31,7 +31,7 @@ fn every_format_names_the_settings_of_each_report() {
     expect![[r#"
         With memory=1024M
         With memory=1024M
-        kvm,exits,port-out,wall,ns,,,,,,,,,,,,,,,,,no KVM,,,memory=1024M,,
+        kvm,exits,port-out,wall,ns,,,,,,,,,,,,,,,,,no KVM,,,memory=1024M,,,,
             <testsuite name="kvm:memory=1024M" tests="1" disabled="1" errors="0" failures="0" time="0.000" skipped="1">
                 <testcase name="exits/port-out" classname="kvm:memory=1024M" time="0.000">"#]].assert_eq(&settings.collect::<Vec<_>>().join("\n"));
 }

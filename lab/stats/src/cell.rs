@@ -3,7 +3,7 @@
 use crate::order::median_interval;
 use crate::sorted::Sorted;
 use crate::value::{self, Calibration, Work};
-use crate::{boots_in, exact, outcomes, BootOutcome, Cell, FailureKind, Figure, Flag, Value};
+use crate::{boots_in, exact, outcomes, BootOutcome, Cell, FailureKind, Figure, Flag, Idle, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Unit, Workload};
@@ -89,6 +89,7 @@ impl ComparableCell {
             ratio: None,
             exits: median(counted.iter().filter_map(|boot| boot.exits)),
             host_cpu_ns: median(counted.iter().filter_map(|boot| boot.host_cpu_ns)),
+            idle: idle(counted),
             flags: flags(&self.cell, estimate, boots, all),
         }))
     }
@@ -104,6 +105,7 @@ struct MeasuredBoot<'a> {
     resolution: f64,
     exits: Option<f64>,
     host_cpu_ns: Option<f64>,
+    idle: Option<Idle>,
     /// Difference of guest and host interval as a share of the host's, if it exceeds the limit.
     disagreement: Option<f64>,
 }
@@ -117,6 +119,7 @@ impl<'a> MeasuredBoot<'a> {
                 check,
                 exits,
                 host_cpu_ns,
+                idle,
                 elapsed,
                 ..
             },
@@ -145,6 +148,10 @@ impl<'a> MeasuredBoot<'a> {
             resolution: median(resolutions).unwrap_or(0.0),
             exits: exits.map(|exits| exits as f64 / count),
             host_cpu_ns: host_cpu_ns.map(|ns| ns as f64 * share / count),
+            idle: idle.map(|work| Idle {
+                time: work.ticks as f64 * boot.unit_per_tick / count,
+                bytes: work.bytes as f64 / count,
+            }),
             disagreement: elapsed.and_then(|elapsed| disagreement(elapsed, boot.unit_per_tick)),
             samples,
         }))
@@ -223,6 +230,15 @@ fn disagreement((ticks, host_ns): (u64, u64), unit_per_tick: f64) -> Option<f64>
     let allowed = CLOCKS_AGREE * host_ns as f64 + DELIVERY_NS;
     let exceeds = host_ns >= LEAST_ELAPSED_NS && difference.abs() > allowed;
     exceeds.then(|| difference / host_ns as f64)
+}
+
+/// Returns the medians over boots.
+fn idle(boots: &[MeasuredBoot<'_>]) -> Option<Idle> {
+    let of = |part: fn(Idle) -> f64| median(boots.iter().filter_map(|boot| boot.idle.map(part)));
+    Some(Idle {
+        time: of(|idle| idle.time)?,
+        bytes: of(|idle| idle.bytes)?,
+    })
 }
 
 fn flags(

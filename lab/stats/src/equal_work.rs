@@ -124,6 +124,9 @@ fn other_mechanism(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> 
         Op::NullIo => "null-io is two function calls in the image, two system calls in Linux",
         Op::Yield => "yield is a function call in the image, sched_yield between threads in Linux",
         Op::Malloc1m => "malloc-1m is the image's allocator, mmap in Linux",
+        Op::Calloc64k | Op::Calloc1m => {
+            "calloc is the image's allocator, mmap with MAP_POPULATE in Linux"
+        }
         Op::FirstTouch4k => "first-touch-4k is a page fault in Linux, none in the image itself",
         Op::TimerWake => {
             "timer-wake is hlt and an interrupt in the image, a sleeping thread in Linux"

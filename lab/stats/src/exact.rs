@@ -44,6 +44,8 @@ fn measured_difference(one: &Outcome, other: &Outcome) -> Option<String> {
         "the cost of the clock",
         "the cost of the empty loop",
         "the number of batches",
+        "the ticks of work between batches",
+        "the bytes written between batches",
     ];
     let mut pairs = names.iter().zip(numbers.iter().zip(&numbers2));
     match pairs.find(|(_, (one, other))| one != other) {
@@ -53,8 +55,8 @@ fn measured_difference(one: &Outcome, other: &Outcome) -> Option<String> {
     }
 }
 
-/// Returns checksum, calibration and number of batches; the batches; the interrupts.
-fn parts(outcome: &Outcome) -> Option<([u64; 4], &[Sample], &[Interrupt])> {
+/// Returns checksum, calibration, number of batches, and work between them; the batches; the interrupts.
+fn parts(outcome: &Outcome) -> Option<([u64; 6], &[Sample], &[Interrupt])> {
     match outcome {
         Outcome::Measured {
             clock_cost,
@@ -62,9 +64,12 @@ fn parts(outcome: &Outcome) -> Option<([u64; 4], &[Sample], &[Interrupt])> {
             samples,
             interrupts,
             check,
+            idle,
             ..
         } => {
-            let numbers = [*check, *clock_cost, *loop_cost, samples.len() as u64];
+            let (ticks, bytes) = idle.map_or((0, 0), |work| (work.ticks, work.bytes));
+            let batches = samples.len() as u64;
+            let numbers = [*check, *clock_cost, *loop_cost, batches, ticks, bytes];
             Some((numbers, samples, interrupts))
         }
         _ => None,

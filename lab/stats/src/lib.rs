@@ -155,6 +155,8 @@ pub struct Figure {
     /// Host CPU time per operation, or per megabyte for a rate, in nanoseconds: median over boots. `None`
     /// if it is unknown.
     pub host_cpu_ns: Option<f64>,
+    /// Work of the guest between the batches, which is not part of the estimate. `None` if there was none.
+    pub idle: Option<Idle>,
     /// Caveats.
     pub flags: Vec<Flag>,
 }
@@ -168,6 +170,15 @@ impl Figure {
             _ => None,
         })
     }
+}
+
+/// Work of a guest between the batches that prepared them, per operation: medians over boots.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Idle {
+    /// Time in nanoseconds or instructions.
+    pub time: f64,
+    /// Memory written, in bytes.
+    pub bytes: f64,
 }
 
 /// Ratio of a figure to that of the bare row.

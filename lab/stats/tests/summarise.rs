@@ -3,9 +3,12 @@
 use expect_test::expect;
 use std::collections::BTreeMap;
 use trapline_abi::{CpuState, Interrupt, Op};
+use trapline_model::observed::IdleWork;
 use trapline_model::testing::{boot, measured};
 use trapline_model::{EnvironmentId, Observation, Outcome, Sample};
-use trapline_stats::{summarise, value::Work, Cell, FailureKind, Figure, Flag, Summary, Value};
+use trapline_stats::{
+    summarise, value::Work, Cell, FailureKind, Figure, Flag, Idle, Summary, Value,
+};
 
 const HOST: EnvironmentId = EnvironmentId::HOST;
 const KVM: EnvironmentId = EnvironmentId::KVM;
@@ -189,6 +192,29 @@ fn rates_are_in_megabytes_and_their_exits_by_the_megabyte() {
     assert_eq!((copy.min, copy.max), (16_000_000.0, 32_000_000.0));
     assert_eq!((copy.exits, copy.host_cpu_ns), (Some(2.0), Some(50.0)));
     assert_eq!(cell(&summary, HOST, Op::Copy).unit, "MB/s");
+}
+
+#[test]
+fn idle_work_is_by_the_operation_and_has_to_be_reproduced() {
+    let calloc = |ticks| {
+        let mut outcome = measured(batches(&[1_000, 1_000], 8));
+        if let Outcome::Measured { idle, .. } = &mut outcome {
+            *idle = Some(IdleWork {
+                ticks,
+                bytes: 16 << 20,
+            });
+        }
+        vec![(Op::Calloc1m, outcome)]
+    };
+    let summary = summarise(&[boot(SIM, 0, calloc(32_000)), boot(SIM, 1, calloc(32_000))]);
+    let expected = Idle {
+        time: 2_000.0,
+        bytes: f64::from(1 << 20),
+    };
+    assert_eq!(figure(&summary, SIM, Op::Calloc1m).idle, Some(expected));
+    let summary = summarise(&[boot(SIM, 0, calloc(32_000)), boot(SIM, 1, calloc(32_001))]);
+    expect!["not deterministic: boots 0 and 1 differ in the ticks of work between batches: 32000 and 32001"]
+        .assert_eq(failure(&summary, SIM, Op::Calloc1m));
 }
 
 #[test]

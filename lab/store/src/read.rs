@@ -8,6 +8,7 @@ use crate::{builds, pack, schema, settings, trials, Problem, Run, RunId, RunInfo
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Op, Stage, Workload};
+use trapline_model::observed::IdleWork;
 use trapline_model::{Clock, Config, Launch, Observation, Operation, Outcome, Sample};
 
 /// Returns the query for runs.
@@ -112,9 +113,12 @@ fn observations(connection: &Connection, run: RunId) -> Result<Vec<Observation>,
 }
 
 fn operations(connection: &Connection, boot: i64) -> Result<Vec<Operation>, Problem> {
-    let sql = "SELECT id, operation, outcome, reason, clock_cost, loop_cost, checksum, exits,
-               host_cpu_ns, elapsed_ticks, elapsed_ns FROM operations WHERE boot = ?1 ORDER BY id";
-    collect(connection, sql, boot, |row| {
+    let idle = schema::idle_work(connection)?;
+    let sql = format!(
+        "SELECT id, operation, outcome, reason, clock_cost, loop_cost, checksum, exits, host_cpu_ns, elapsed_ticks,
+         elapsed_ns, {idle} FROM operations WHERE boot = ?1 ORDER BY id"
+    );
+    collect(connection, &sql, boot, |row| {
         let path: String = row.get(1)?;
         let op = Op::from_path(&path).ok_or_else(|| damage("operation", &path))?;
         Ok(Operation {
@@ -144,6 +148,9 @@ fn outcome(connection: &Connection, op: Op, row: &Row<'_>) -> Result<Outcome, Pr
             check: number(6)?,
             exits: optional(7)?,
             host_cpu_ns: optional(8)?,
+            idle: optional(11)?
+                .zip(optional(12)?)
+                .map(|(ticks, bytes)| IdleWork { ticks, bytes }),
             elapsed: optional(9)?.zip(optional(10)?),
         },
         _ => return Err(damage("outcome", &kind)),

@@ -22,6 +22,9 @@ const WITH_VARIANTS: i64 = 4;
 /// The first format with kernel builds.
 const WITH_BUILDS: i64 = 5;
 
+/// The first format with work between batches.
+const WITH_IDLE_WORK: i64 = 21;
+
 /// Identifies a store (`PRAGMA application_id`): "TRPL".
 const APPLICATION: i64 = 0x5452_504c;
 
@@ -181,13 +184,20 @@ CREATE TABLE trials (            -- of packets, of a run that has nothing else
 CREATE INDEX trials_of_run ON trials (run);
 ";
 
+/// Added to format 20: work of the guest between the batches of an operation, where there was any.
+const IDLE_WORK: &str = "
+ALTER TABLE operations ADD COLUMN idle_ticks INTEGER;
+ALTER TABLE operations ADD COLUMN idle_bytes INTEGER;
+";
+
 /// Statements that add what a format before the first of each pair lacks.
-const ADDED: [(i64, &str); 5] = [
+const ADDED: [(i64, &str); 6] = [
     (WITH_INTERRUPTS, INTERRUPTS),
     (WITH_REQUESTS, REQUESTS),
     (WITH_VARIANTS, VARIANTS),
     (WITH_BUILDS, BUILDS),
     (WITH_TRIALS, TRIALS),
+    (WITH_IDLE_WORK, IDLE_WORK),
 ];
 
 /// Creates the tables of an empty file, migrates a store of an earlier format, and refuses other files.
@@ -305,6 +315,14 @@ pub fn verify(connection: &mut Connection) -> Result<(), Problem> {
 pub fn owner_and_plan(connection: &Connection) -> Result<&'static str, Problem> {
     Ok(match pragma(connection, "user_version")? {
         WITH_VARIANTS.. => "keeper, plan",
+        _ => "NULL, NULL",
+    })
+}
+
+/// Returns the SQL expressions for the work between the batches of an operation.
+pub fn idle_work(connection: &Connection) -> Result<&'static str, Problem> {
+    Ok(match pragma(connection, "user_version")? {
+        WITH_IDLE_WORK.. => "idle_ticks, idle_bytes",
         _ => "NULL, NULL",
     })
 }

@@ -159,6 +159,7 @@ fn add_measurement(
         check,
         exits,
         host_cpu_ns,
+        idle,
         elapsed,
         ..
     } = outcome
@@ -168,7 +169,8 @@ fn add_measurement(
     transaction
         .prepare_cached(
             "UPDATE operations SET clock_cost = ?2, loop_cost = ?3, checksum = ?4, exits = ?5,
-             host_cpu_ns = ?6, elapsed_ticks = ?7, elapsed_ns = ?8 WHERE id = ?1",
+             host_cpu_ns = ?6, elapsed_ticks = ?7, elapsed_ns = ?8, idle_ticks = ?9, idle_bytes = ?10
+             WHERE id = ?1",
         )?
         .execute(params![
             operation,
@@ -179,6 +181,8 @@ fn add_measurement(
             host_cpu_ns.map(signed),
             elapsed.map(|(ticks, _)| signed(ticks)),
             elapsed.map(|(_, ns)| signed(ns)),
+            idle.map(|work| signed(work.ticks)),
+            idle.map(|work| signed(work.bytes)),
         ])?;
     Ok(())
 }

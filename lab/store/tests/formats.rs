@@ -53,6 +53,7 @@ fn measured(samples: Vec<Sample>, interrupts: Vec<Interrupt>) -> Outcome {
         check: u64::MAX,
         exits: Some(3),
         host_cpu_ns: Some(4),
+        idle: None,
         elapsed: Some((5, 6)),
     }
 }

@@ -9,6 +9,7 @@ use proptest::sample::select;
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, CpuState, Interrupt, Op, Stage};
 use trapline_model::kernel_build::{self, Build, BuildFigures, Column, Place, PlannedBuild};
+use trapline_model::observed::IdleWork;
 use trapline_model::{
     Clock, Config, EnvironmentId, Launch, Observation, Operation, Outcome, Sample,
 };
@@ -52,14 +53,14 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
     let measured = (
         (number(), number(), number()),
         (samples(), interrupts()),
-        (optional(), optional()),
+        (optional(), optional(), option::of((number(), number()))),
         option::of((number(), number())),
     )
         .prop_map(
             |(
                 (clock_cost, loop_cost, check),
                 (samples, interrupts),
-                (exits, host_cpu_ns),
+                (exits, host_cpu_ns, idle),
                 elapsed,
             )| {
                 Outcome::Measured {
@@ -70,6 +71,7 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
                     check,
                     exits,
                     host_cpu_ns,
+                    idle: idle.map(|(ticks, bytes)| IdleWork { ticks, bytes }),
                     elapsed,
                 }
             },

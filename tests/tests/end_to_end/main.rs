@@ -10,6 +10,7 @@ mod boot_failures;
 mod boot_guests;
 mod boot_snapshots;
 mod cache;
+mod calloc;
 mod command_line;
 mod compare;
 mod conformance;

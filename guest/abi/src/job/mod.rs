@@ -10,7 +10,7 @@ mod words;
 
 pub use disk::Disk;
 pub use wake::WakePolicy;
-pub use words::{Console, Fault, Shutdown, Transport, WaitMode};
+pub use words::{Console, Fault, Shutdown, Transport, WaitMode, Zeroing};
 
 use crate::files::MOST_LARGE_MIB;
 use crate::operation::{Op, OpSet};
@@ -83,6 +83,8 @@ pub struct Job {
     pub cpus: u32,
     /// Method by which a CPU of `ipc` waits. Sent only with `ipc`.
     pub wake: WakePolicy,
+    /// Zeroing of the image's memory. Sent only if it is not the default.
+    pub zeroing: Zeroing,
     /// The peer of `net` is behind a network card; otherwise the agent starts one. Sent only if set.
     pub card: bool,
     /// The image checks the frames of another guest, see [`crate::packet`], and measures nothing. Sent only if set.
@@ -127,6 +129,7 @@ impl Job {
         file_mib: 64,
         cpus: 1,
         wake: WakePolicy::Halt,
+        zeroing: Zeroing::Demand,
         card: false,
         receiver: false,
         console: Console::Serial,
@@ -189,6 +192,7 @@ impl Job {
             "requests" => self.requests = value.parse().ok()?,
             "cpus" => self.cpus = value.parse().ok().filter(|n| (1..=MOST_CPUS).contains(n))?,
             "wake" => self.wake = WakePolicy::parse(value)?,
+            "zeroing" => self.zeroing = Zeroing::from_name(value)?,
             "card" => self.card = flag(value)?,
             "receiver" => self.receiver = flag(value)?,
             "console" => self.console = Console::from_name(value)?,
@@ -304,6 +308,9 @@ impl Job {
         }
         if self.run & Workload::Ipc.set() != 0 {
             write!(f, " trapline.wake={}", self.wake)?;
+        }
+        if self.zeroing != Zeroing::Demand {
+            write!(f, " trapline.zeroing={}", self.zeroing.name())?;
         }
         if self.receiver {
             f.write_str(" trapline.receiver")?;

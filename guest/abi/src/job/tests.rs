@@ -4,7 +4,8 @@ use super::*;
 use std::string::ToString;
 
 /// Words that a job leaves out if they have their default.
-const DEFAULTS: &str = "end period large-regions disk requests file-mib cpus wake transport build";
+const DEFAULTS: &str =
+    "end period large-regions disk requests file-mib cpus wake zeroing transport build";
 
 #[test]
 fn a_job_is_equal_after_formatting_and_parsing() {
@@ -18,6 +19,7 @@ fn a_job_is_equal_after_formatting_and_parsing() {
             | Op::IpcWake.bit(),
         cpus: 2,
         wake: WakePolicy::Poll(50_000),
+        zeroing: Zeroing::IdleNonTemporal,
         transport: Transport::Pci,
         disk: Disk::from_name("vda"),
         disk_mib: 64,
@@ -81,6 +83,7 @@ fn words_without_prefix_are_ignored_and_invalid_ones_rejected() {
         "trapline.cpus=9",
         "trapline.wake=poll:",
         "trapline.wake=nap",
+        "trapline.zeroing=later",
         "trapline.transport=isa",
         "trapline.run=exits/port-oot",
     ] {

@@ -72,6 +72,34 @@ named! {
 }
 
 named! {
+    /// Time at which the image zeroes memory of workload `basic`, and the stores that it uses.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    Zeroing {
+        /// In the allocation, with ordinary stores.
+        #[default]
+        Demand = "demand",
+        /// In the allocation, with non-temporal stores.
+        DemandNonTemporal = "demand-nt",
+        /// Between batches, into a pool, with ordinary stores.
+        Idle = "idle",
+        /// Between batches, into a pool, with non-temporal stores.
+        IdleNonTemporal = "idle-nt",
+    }
+}
+
+impl Zeroing {
+    /// Returns true if memory is zeroed before it is allocated.
+    pub const fn is_idle(self) -> bool {
+        matches!(self, Self::Idle | Self::IdleNonTemporal)
+    }
+
+    /// Returns true if the stores bypass the caches.
+    pub const fn is_non_temporal(self) -> bool {
+        matches!(self, Self::DemandNonTemporal | Self::IdleNonTemporal)
+    }
+}
+
+named! {
     /// Activity of a guest while it waits for an interrupt of workload `irq`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     WaitMode {

@@ -25,6 +25,7 @@ impl Record<'_> {
             Self::Ready => 14,
             Self::Interrupts { .. } => 15,
             Self::Requests { .. } => 16,
+            Self::Idle { .. } => 17,
         }
     }
 
@@ -62,6 +63,11 @@ impl Record<'_> {
                 out.number(u64::from(samples))?;
                 out.number(check)?;
                 write_exits(out, exits)
+            }
+            Self::Idle { op, ticks, bytes } => {
+                out.byte(op.number())?;
+                out.number(ticks)?;
+                out.number(bytes)
             }
             Self::Skip { op, reason } | Self::Fail { op, reason } => {
                 out.byte(op.number())?;
@@ -200,6 +206,11 @@ impl<'a> Record<'a> {
             14 => Self::Ready,
             15 => read_interrupts(input)?,
             16 => read_requests(input)?,
+            17 => Self::Idle {
+                op: read_op(input)?,
+                ticks: input.number()?,
+                bytes: input.number()?,
+            },
             _ => return Err(Error::Malformed),
         })
     }

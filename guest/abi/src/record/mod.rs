@@ -207,6 +207,15 @@ pub enum Record<'a> {
         /// Output of [`crate::interrupt::pack`].
         packed: &'a [u8],
     },
+    /// Work between the batches of an operation, which prepared them. Sent at most once, before its End.
+    Idle {
+        /// Measured operation.
+        op: Op,
+        /// Duration, in ticks.
+        ticks: u64,
+        /// Memory written, in bytes.
+        bytes: u64,
+    },
     /// Samples of an operation of workload `block`, in the order of submission.
     Requests {
         /// Measured operation.

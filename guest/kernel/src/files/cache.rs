@@ -174,12 +174,16 @@ impl<'a> Cache<'a> {
             true => self.needed.hits += 1,
             false => self.needed.misses += 1,
         }
-        if let Some(pages) = wanted(found.is_none()) {
-            self.request(disk, source, pages)?;
-        }
-        let frame = match found {
-            Some(frame) if is_hit => frame,
-            _ => self.wait_for(disk, key)?,
+        let frame = match (found, wanted(found.is_none())) {
+            (Some(frame), None) if is_hit => frame,
+            (_, pages) => {
+                if let Some(pages) = pages {
+                    self.request(disk, source, pages)?;
+                    // The pages ahead may have replaced it.
+                    self.request(disk, source, page..page + 1)?;
+                }
+                self.wait_for(disk, key)?
+            }
         };
         let used = &mut self.frames[frame];
         used.used_again = used.used;

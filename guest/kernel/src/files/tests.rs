@@ -218,6 +218,26 @@ fn a_file_larger_than_the_cache_evicts_and_pages_used_again_stay() {
 }
 
 #[test]
+fn a_page_is_read_although_those_ahead_of_it_replace_it() {
+    let (mut mount, ..) = mount(Config::default(), &archive()).unwrap();
+    let large = file(Class::Large);
+    let path = large.path();
+    let [first, second] = [(); 2].map(|()| mount.open(path.as_c_str()).unwrap());
+    let mut buffer = [0; PAGE];
+    let mut read = |opened, page: usize| {
+        let offset = (page * PAGE) as u64;
+        assert_eq!(mount.read(opened, offset, &mut buffer), Ok(PAGE));
+        assert!(large.holds(offset, &buffer), "page {page}");
+    };
+    read(first, 0);
+    // Pages 0 to 3 are in the first frames, which the clock considers next when all others are used.
+    let pages = LARGE_MIB as usize * 256;
+    (0..FRAMES - 4).for_each(|index| read(second, pages - 1 - 2 * index));
+    read(first, 1);
+    read(first, 2);
+}
+
+#[test]
 fn a_lie_of_the_device_is_an_error() {
     let bytes = archive();
     for lie in [

@@ -10,7 +10,7 @@ use core::ops::Range;
 /// Bytes of a frame.
 pub const FRAME: u64 = 4096;
 
-/// Maximum number of runs of one kind. If memory is freed in more scattered runs, the excess runs are
+/// Maximum number of runs of one kind of [`Frames`]. If memory is freed in more scattered runs, the excess runs are
 /// lost.
 const MOST_RUNS: usize = 512;
 
@@ -20,26 +20,33 @@ pub type Run = Range<u64>;
 const NO_RUN: Run = 0..0;
 
 /// Free runs, sorted by address, not adjacent.
-struct Runs {
-    runs: [Run; MOST_RUNS],
+pub struct Runs<const MOST: usize> {
+    runs: [Run; MOST],
     used: usize,
 }
 
-impl Runs {
-    const fn new() -> Self {
+impl<const MOST: usize> Runs<MOST> {
+    pub const fn new() -> Self {
         Self {
-            runs: [NO_RUN; MOST_RUNS],
+            runs: [NO_RUN; MOST],
             used: 0,
         }
     }
 
-    fn bytes(&self) -> u64 {
+    /// Returns the number of bytes.
+    pub fn bytes(&self) -> u64 {
         let runs = self.runs[..self.used].iter();
         runs.map(|run| run.end - run.start).sum()
     }
 
+    /// Returns true if no further run can be added that is not adjacent to one.
+    pub fn is_full(&self) -> bool {
+        self.used == MOST
+    }
+
     /// Removes up to `bytes` from the front of the first run.
-    fn take(&mut self, bytes: u64) -> Option<Run> {
+    #[inline(always)]
+    pub fn take(&mut self, bytes: u64) -> Option<Run> {
         let first = self.runs[..self.used].first_mut()?;
         let taken = first.start..first.end.min(first.start + bytes);
         first.start = taken.end;
@@ -60,7 +67,7 @@ impl Runs {
     }
 
     /// Adds a run that overlaps none, and merges it with adjacent ones.
-    fn add(&mut self, run: Run) {
+    pub fn add(&mut self, run: Run) {
         let after = self.runs[..self.used].partition_point(|other| other.start < run.start);
         let joins_next = after < self.used && self.runs[after].start == run.end;
         let joins_previous = after > 0 && self.runs[after - 1].end == run.start;
@@ -76,7 +83,7 @@ impl Runs {
     }
 
     fn insert(&mut self, at: usize, run: Run) {
-        if self.used == MOST_RUNS {
+        if self.used == MOST {
             return;
         }
         self.used += 1;
@@ -92,8 +99,8 @@ impl Runs {
 
 /// Free frames.
 pub struct Frames {
-    untouched: Runs,
-    touched: Runs,
+    untouched: Runs<MOST_RUNS>,
+    touched: Runs<MOST_RUNS>,
 }
 
 impl Frames {
@@ -123,11 +130,17 @@ impl Frames {
         run.or_else(|| self.touched.take_last(bytes))
     }
 
-    /// Allocates a frame that is written at once, touched if available.
+    /// Allocates a run of at most `bytes` that is written at once, touched if available.
+    #[inline(always)]
+    pub fn take_to_write(&mut self, bytes: u64) -> Option<Run> {
+        let run = self.touched.take(bytes);
+        run.or_else(|| self.untouched.take(bytes))
+    }
+
+    /// Allocates a frame for a table.
+    #[inline(always)]
     pub fn take_for_table(&mut self) -> Option<u64> {
-        let run = self.touched.take(FRAME);
-        run.or_else(|| self.untouched.take(FRAME))
-            .map(|run| run.start)
+        self.take_to_write(FRAME).map(|run| run.start)
     }
 
     /// Adds or frees a run. `touched` is true if it may have been written.

@@ -5,8 +5,9 @@
 //! 256 GiB to the end of the lower half, 128 TiB.
 
 use super::entry::{Table, REACH};
-use super::frames::{Frames, Run, FRAME};
+use super::frames::{Frames, Run, Runs, FRAME};
 use super::tables::Tables;
+use super::zero::Stores;
 use core::ops::Range;
 
 /// First address of blocks.
@@ -17,12 +18,17 @@ const LAST: u64 = 1 << 47;
 /// Maximum number of upper-level tables that a block may need.
 const UPPER_TABLES: u64 = 4;
 
+/// Maximum number of runs of zeroed frames. They are few, because frames are freed in whole blocks.
+const MOST_ZEROED: usize = 16;
+
 /// Virtual addresses, page tables and frames.
 pub struct Space {
     tables: Tables,
     frames: Frames,
     /// Bytes of used addresses, from [`FIRST`] on.
     used: u64,
+    /// Frames of zeros, for [`Self::allocate_zeroed`].
+    zeroed: Runs<MOST_ZEROED>,
 }
 
 impl Space {
@@ -32,6 +38,7 @@ impl Space {
             tables: Tables::none(),
             frames: Frames::new(),
             used: 0,
+            zeroed: Runs::new(),
         }
     }
 
@@ -49,17 +56,65 @@ impl Space {
     /// Allocates a block of at least `bytes`, rounded up to pages, after `guard` unmapped pages.
     /// `None`, without any effect, if memory is exhausted.
     pub fn allocate(&mut self, bytes: u64, guard: u64) -> Option<Range<u64>> {
+        self.allocate_from(bytes, guard, 0, |space, bytes| space.frames.take(bytes))
+    }
+
+    /// Allocates a block of zeros like [`Self::allocate`], of frames that [`Self::zero_ahead`] has zeroed, and of
+    /// others, which it zeroes.
+    pub fn allocate_zeroed(&mut self, bytes: u64, stores: Stores) -> Option<Range<u64>> {
+        let ready = self.zeroed.bytes();
+        self.allocate_from(bytes, 0, ready, |space, bytes| {
+            space
+                .zeroed
+                .take(bytes)
+                .or_else(|| space.take_zeroed(bytes, stores))
+        })
+    }
+
+    /// Zeroes frames, until there are `bytes` for [`Self::allocate_zeroed`], or memory is exhausted or too
+    /// scattered. Returns the number of bytes zeroed.
+    pub fn zero_ahead(&mut self, bytes: u64, stores: Stores) -> u64 {
+        let before = self.zeroed.bytes();
+        let mut ready = before;
+        while ready < bytes && !self.zeroed.is_full() {
+            let Some(run) = self.take_zeroed(bytes - ready, stores) else {
+                break;
+            };
+            ready += run.end - run.start;
+            self.zeroed.add(run);
+        }
+        ready - before
+    }
+
+    /// Allocates a run of at most `bytes` and zeroes it.
+    #[inline(never)]
+    fn take_zeroed(&mut self, bytes: u64, stores: Stores) -> Option<Run> {
+        let run = self.frames.take_to_write(bytes)?;
+        // SAFETY: just allocated, and identity-mapped by the contract of `open`.
+        unsafe { stores.zero(run.clone()) };
+        Some(run)
+    }
+
+    /// Allocates a block of the runs that `take` returns, of which it has `ready` bytes beside [`Self::frames`].
+    #[inline(always)]
+    fn allocate_from(
+        &mut self,
+        bytes: u64,
+        guard: u64,
+        ready: u64,
+        take: impl Fn(&mut Self, u64) -> Option<Run>,
+    ) -> Option<Range<u64>> {
         let length = bytes.checked_next_multiple_of(FRAME)?.max(FRAME);
         let start = (FIRST + self.used).checked_add(guard * FRAME)?;
         let end = start.checked_add(length).filter(|end| *end <= LAST)?;
         let for_tables = (length / REACH + 1 + UPPER_TABLES) * FRAME;
-        if self.frames.free_bytes() < length.checked_add(for_tables)? {
+        if self.frames.free_bytes() < length.saturating_sub(ready).checked_add(for_tables)? {
             return None;
         }
         self.used = end - FIRST;
         let mut at = start;
         while at < end {
-            let run = self.frames.take(end - at)?;
+            let run = take(self, end - at)?;
             let pages = run.end - run.start;
             // SAFETY: the run was just allocated, addresses above the end of the last block were
             // never used, and frames are free and identity-mapped by the contract of `open`.
@@ -113,8 +168,12 @@ mod tests {
 
     fn with_space(test: impl FnOnce(&mut Space)) {
         let layout = std::alloc::Layout::new::<Ram>();
-        // SAFETY: the layout is not empty.
-        let ram = unsafe { std::alloc::alloc(layout) };
+        // SAFETY: the layout is not empty, and the memory has its length.
+        let ram = unsafe {
+            let ram = std::alloc::alloc(layout);
+            ram.write_bytes(0xa5, layout.size());
+            ram
+        };
         let mut top = Box::new(Top([0; 512]));
         let mut space = Space::new();
         let start = ram as u64;
@@ -139,6 +198,64 @@ mod tests {
             }
             let tables = FRAMES * FRAME - space.frames.free_bytes();
             assert!(tables <= 12 * FRAME, "tables are reused: {tables}");
+        });
+    }
+
+    /// Returns true if all bytes of the block's frames are zero.
+    fn is_zero(space: &Space, block: Range<u64>) -> bool {
+        block.step_by(FRAME as usize).all(|page| {
+            // SAFETY: the page is mapped, and frames are the test's own.
+            unsafe {
+                *space.tables.frame(page).cast::<[u8; FRAME as usize]>() == [0; FRAME as usize]
+            }
+        })
+    }
+
+    #[test]
+    fn zeroed_blocks_are_zero_whenever_their_frames_were_zeroed() {
+        with_space(|space| {
+            for ahead in [0, 3 * FRAME, 8 * FRAME, 100 * FRAME] {
+                let free = space.frames.free_bytes();
+                let zeroed = space.zero_ahead(ahead, Stores::Ordinary);
+                assert!(space.zeroed.bytes() >= ahead);
+                assert_eq!(free - space.frames.free_bytes(), zeroed);
+                let block = space
+                    .allocate_zeroed(8 * FRAME, Stores::NonTemporal)
+                    .unwrap();
+                assert!(is_zero(space, block.clone()), "{ahead} bytes ahead");
+                for page in block.clone().step_by(FRAME as usize) {
+                    // SAFETY: as in `is_zero`.
+                    unsafe { space.tables.frame(page).write_bytes(0xa5, FRAME as usize) };
+                }
+                // SAFETY: allocated above, no longer used.
+                unsafe { space.release(block) };
+            }
+        });
+    }
+
+    #[test]
+    fn zeroed_frames_count_as_memory_of_zeroed_blocks_only() {
+        with_space(|space| {
+            let all = space.frames.free_bytes();
+            assert_eq!(space.zero_ahead(2 * all, Stores::Ordinary), all);
+            assert_eq!(space.allocate(FRAME, 0), None);
+            assert_eq!(
+                space.allocate_zeroed(FRAME, Stores::Ordinary),
+                None,
+                "no table"
+            );
+        });
+        with_space(|space| {
+            let tables = (1 + UPPER_TABLES) * FRAME;
+            space.zero_ahead(space.frames.free_bytes() - tables, Stores::Ordinary);
+            let ready = space.zeroed.bytes();
+            assert_eq!(
+                space.zero_ahead(ready, Stores::Ordinary),
+                0,
+                "already zeroed"
+            );
+            assert!(space.allocate_zeroed(8 * FRAME, Stores::Ordinary).is_some());
+            assert_eq!(space.zeroed.bytes(), ready - 8 * FRAME);
         });
     }
 

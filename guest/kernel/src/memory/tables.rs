@@ -53,6 +53,7 @@ impl Tables {
     ///
     /// # Safety
     /// The frames of `run` belong to the caller, and those in `frames` are free and identity-mapped.
+    #[inline(always)]
     pub unsafe fn map(&mut self, address: u64, run: Run, frames: &mut Frames) -> Option<()> {
         let mut at = address;
         let mut frame = run.start;
@@ -134,6 +135,7 @@ impl Tables {
     ///
     /// # Safety
     /// Same contract as [`Self::map`].
+    #[inline(always)]
     unsafe fn fresh_table(&mut self, frames: &mut Frames) -> Option<*mut Table> {
         if !self.spare.is_null() {
             let table = self.spare;
@@ -208,6 +210,19 @@ fn collect(entries: &mut [u64], frames: &mut Frames) {
 fn free(frames: &mut Frames, run: Run, touched: bool) {
     if !run.is_empty() {
         frames.free(run, touched);
+    }
+}
+
+#[cfg(test)]
+impl Tables {
+    /// Returns the frame of a mapped page.
+    pub fn frame(&self, page: u64) -> *mut u8 {
+        let mut entry = self.top as u64;
+        for level in (0..=UPPER_LEVELS).rev() {
+            // SAFETY: the page is mapped, and the tables are in the test's own memory.
+            entry = unsafe { (*((entry & ADDRESS) as *const Table))[index(page, level)] };
+        }
+        (entry & ADDRESS) as *mut u8
     }
 }
 

@@ -48,7 +48,8 @@ trapline_port_bitmap:
 .balign 16
     .zero 16384
 stack_of_faults_top:
-    .zero 16384
+# An abort ends the machine, so its stack may grow into that of faults.
+    .zero 4096
 stack_of_aborts_top:
     .zero 1024
 stack_of_ipi_top:

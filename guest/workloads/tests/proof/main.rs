@@ -45,6 +45,9 @@ fn every_defect_is_detected() {
         (Defect::WakeEarly, "exits/timer-wake"),
         (Defect::NoMemory, "basic/malloc-1m"),
         (Defect::NoMemory, "basic/first-touch-4k"),
+        (Defect::NoMemory, "basic/calloc-64k"),
+        (Defect::UsedPages, "basic/calloc-64k"),
+        (Defect::UsedMemory, "basic/calloc-1m"),
         (Defect::NoMemory, "irq/own-timer"),
         (Defect::WrongStatus, "system/fork"),
         (Defect::WrongStatus, "system/exec"),
@@ -218,6 +221,16 @@ fn one_slow_batch_does_not_end_the_growth_of_repetitions() {
     assert_eq!(counts.len(), 3, "{records:#?}");
     // Two switches a repetition.
     assert!(counts.iter().all(|count| *count > 2), "{counts:?}");
+}
+
+#[test]
+fn work_while_idle_is_reported_without_that_before_the_warm_up() {
+    let records = Fake::run(Defect::None, "basic/calloc-1m");
+    let idle = records.iter().filter(|record| record.starts_with("Idle"));
+    let idle: Vec<_> = idle.collect();
+    assert_eq!(in_samples(&records, "count"), [8], "{records:#?}");
+    assert_eq!(idle.len(), 1, "{records:#?}");
+    assert!(idle[0].ends_with("bytes: 8388608 }"), "{records:#?}");
 }
 
 #[test]

@@ -20,6 +20,10 @@ fn launch(offset: i64, starts: &[u64], count: u64, check: u64) -> FinishedLaunch
         check,
         exits: Some(1),
         host_cpu_ns: Some(5),
+        idle: Some(IdleWork {
+            ticks: 3,
+            bytes: 64,
+        }),
         elapsed: None,
     };
     let mut report = GuestDecoder::new(&Job::EMPTY).finish("");
@@ -50,6 +54,7 @@ fn batches_of_all_guests_are_on_the_clock_of_the_first() {
         samples,
         exits,
         host_cpu_ns,
+        idle,
         ..
     } = &merged.launch.report.operations[0].outcome
     else {
@@ -58,6 +63,11 @@ fn batches_of_all_guests_are_on_the_clock_of_the_first() {
     let starts: Vec<_> = samples.iter().map(|sample| sample.start).collect();
     assert_eq!(starts, [0, 0, 200, 200]);
     assert_eq!((*exits, *host_cpu_ns), (Some(2), Some(10)));
+    let work = IdleWork {
+        ticks: 6,
+        bytes: 128,
+    };
+    assert_eq!(*idle, Some(work));
     assert_eq!(merged.simultaneous, Some(1.0));
     assert_eq!(merged.launch.report.problems, [""; 0]);
 }

@@ -322,6 +322,7 @@ fn boot(
             period: request.irq.period.0,
             wait_mode: request.irq.between,
             wake: guest.wake.policy(),
+            zeroing: guest.zeroing,
             disk_mib,
             file_mib,
             requests: request.block.requests(environment),

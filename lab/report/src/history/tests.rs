@@ -30,6 +30,7 @@ fn boot(environment: EnvironmentId, replicate: u32, ticks: u64) -> Observation {
                 check: 1,
                 exits: None,
                 host_cpu_ns: None,
+                idle: None,
                 elapsed: None,
             },
         }],

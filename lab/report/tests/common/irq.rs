@@ -44,6 +44,7 @@ fn operation(op: Op, missing: &[u64]) -> Operation {
         check: 1,
         exits: Some(9_000),
         host_cpu_ns: Some(60_000_000),
+        idle: None,
         elapsed: None,
     };
     Operation { op, outcome }

@@ -50,6 +50,7 @@ fn figure(estimate: f64, percent: f64, ratio: f64) -> Figure {
         }),
         exits: is_counted.then_some(1.004),
         host_cpu_ns: is_counted.then_some(estimate * 1.1),
+        idle: None,
         flags: vec![],
     }
 }

@@ -112,6 +112,7 @@ mod tests {
                 check: 0,
                 exits: None,
                 host_cpu_ns: None,
+                idle: None,
                 elapsed: None,
             },
         }

@@ -144,14 +144,15 @@ fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range
     const FILES: &str = "18trapline_workloads5files";
     const PCI: &str = "_on_pci";
     const PAIR: &str = "18trapline_workloads3ipc";
+    const CALLOC: &str = "18trapline_workloads6calloc";
     const DRIVER: &str = "15trapline_kernel6virtio";
     const DISK: &str = "14trapline_agent5block";
     let never: &[&str] = match segment {
         Segment::Image => &[
-            BANDWIDTH, LOADS, HOTPLUG, PROCESSES, NETWORK, DRIVER, FILES, PAIR, PCI,
+            BANDWIDTH, LOADS, HOTPLUG, PROCESSES, NETWORK, DRIVER, FILES, PAIR, PCI, CALLOC,
         ],
         Segment::Program => &[
-            BANDWIDTH, LOADS, HOTPLUG, MACHINE, PROCESSES, NETWORK, DISK, FILES, PAIR,
+            BANDWIDTH, LOADS, HOTPLUG, MACHINE, PROCESSES, NETWORK, DISK, FILES, PAIR, CALLOC,
         ],
     };
     let Ok(Some((symbols, names))) = file.symbol_table() else {

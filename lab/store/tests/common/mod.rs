@@ -23,6 +23,7 @@ pub fn full_boot(replicate: u32) -> Observation {
             check: u64::MAX - base,
             exits: None,
             host_cpu_ns: Some(base),
+            idle: None,
             elapsed: Some((base, 1)),
         },
     };

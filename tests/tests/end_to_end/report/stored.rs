@@ -175,6 +175,7 @@ fn boot_with(settings: &str) -> Observation {
                 check: 1,
                 exits: None,
                 host_cpu_ns: None,
+                idle: None,
                 elapsed: None,
             },
         }],

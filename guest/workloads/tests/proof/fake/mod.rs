@@ -7,6 +7,7 @@ mod processes;
 mod system;
 
 use files::FakeFiles;
+use std::ptr::NonNull;
 use trapline_abi::record::Sender;
 use trapline_abi::{Job, Op};
 use trapline_workloads::{ticks, Block, GuestInfo};
@@ -51,6 +52,7 @@ pub enum Defect {
     IgnoreProtection,
     ShareForEver,
     UsedPages,
+    UsedMemory,
     NoDisk,
     WrongUnit,
     NoRequest,
@@ -85,6 +87,7 @@ pub struct Fake {
     pub pids: u32,
     pub turns: u64,
     pub blocks: Vec<Vec<u128>>,
+    pub released: Vec<Vec<u128>>,
     pub region: Option<Vec<u128>>,
     pub begun: bool,
     pub answers: u64,
@@ -111,6 +114,7 @@ impl Fake {
             pids: 0,
             turns: 0,
             blocks: Vec::new(),
+            released: Vec::new(),
             region: None,
             begun: false,
             answers: 0,
@@ -128,6 +132,14 @@ impl Fake {
         let mut fake = Self::new(defect);
         fake.measure(names);
         fake.records
+    }
+
+    /// Returns `memory` as an allocated block.
+    pub fn hold(&mut self, memory: Vec<u128>) -> Option<Block> {
+        let length = memory.len() * size_of::<u128>();
+        self.blocks.push(memory);
+        let start = NonNull::new(self.blocks.last_mut()?.as_mut_ptr().cast())?;
+        Some(Block { start, length })
     }
 
     /// Measures the operations with these names.

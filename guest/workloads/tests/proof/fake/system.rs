@@ -78,16 +78,21 @@ impl System for Fake {
             return None;
         }
         let filling = u128::from(self.defect == Defect::UsedPages);
-        self.blocks.push(vec![filling; bytes.div_ceil(16)]);
-        let start = NonNull::new(self.blocks.last_mut()?.as_mut_ptr().cast())?;
-        Some(Block {
-            start,
-            length: bytes,
-        })
+        self.hold(vec![filling; bytes.div_ceil(16)])
+    }
+    fn allocate_zeroed(&mut self, bytes: usize) -> Option<Block> {
+        match self.released.pop() {
+            Some(used) if self.defect == Defect::UsedMemory => self.hold(used),
+            _ => self.allocate(bytes),
+        }
+    }
+    fn zero_while_idle(&mut self, bytes: usize) -> u64 {
+        bytes as u64
     }
     unsafe fn release(&mut self, block: Block) {
         let at = block.start.as_ptr().cast_const().cast();
-        self.blocks.retain(|held| held.as_ptr() != at);
+        let released = self.blocks.extract_if(.., |held| held.as_ptr() == at);
+        self.released.extend(released);
     }
     fn sleep(&mut self, ahead: u64) -> Result<Wake, Reason> {
         let woke = ticks();
