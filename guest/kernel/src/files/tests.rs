@@ -228,13 +228,17 @@ fn a_page_is_read_although_those_ahead_of_it_replace_it() {
         let offset = (page * PAGE) as u64;
         assert_eq!(mount.read(opened, offset, &mut buffer), Ok(PAGE));
         assert!(large.holds(offset, &buffer), "page {page}");
+        mount.cache_counts().unwrap().fetched
     };
     read(first, 0);
     // Pages 0 to 3 are in the first frames, which the clock considers next when all others are used.
     let pages = LARGE_MIB as usize * 256;
-    (0..FRAMES - 4).for_each(|index| read(second, pages - 1 - 2 * index));
-    read(first, 1);
-    read(first, 2);
+    for index in 0..FRAMES - 4 {
+        read(second, pages - 1 - 2 * index);
+    }
+    let before = read(first, 1);
+    // Pages 4 to 7, 8 and 10, and page 2 again.
+    assert_eq!(read(first, 2) - before, 7);
 }
 
 #[test]
