@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use trapline_interface::fake::{Fake, FakeVm};
 use trapline_interface::{Controllers, Hypervisor, Region, VmSpec};
-use trapline_machine::net::user::{self, Link, UserCard};
+use trapline_machine::net::external::{self, Link};
+use trapline_machine::net::{ExternalCard, ExternalSource, Spec};
 use trapline_machine::sandbox::Role;
 use trapline_machine::threads;
 use trapline_machine::virtio::Slot;
@@ -115,10 +116,25 @@ fn wait_until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Returns the configuration of a card on a switch.
+fn card(path: &Path, mac: Option<Mac>, pairs: u16) -> (Spec, ExternalSource) {
+    let external = ExternalSource::VhostUser(path.into());
+    let source = external.clone().into();
+    (Spec { source, mac, pairs }, external)
+}
+
+/// Returns why a card cannot be connected.
+fn error(path: &Path, pairs: u16) -> String {
+    let memory = Region::new(rings(2) as usize).unwrap();
+    let (spec, source) = card(path, None, pairs);
+    let connected = external::connect(&source, &spec, &memory);
+    connected.err().unwrap().to_string()
+}
+
 /// A guest at port a, whose card is served by a confined thread.
 struct Guest {
     vm: FakeVm,
-    slot: Arc<Slot<UserCard>>,
+    slot: Arc<Slot<ExternalCard>>,
 }
 
 impl Guest {
@@ -128,13 +144,14 @@ impl Guest {
             .unwrap();
         let queues = 2 * u32::from(pairs) + 1;
         let memory = Arc::new(Region::new(rings(queues) as usize).unwrap());
-        let (card, backend) = user::connect(path, Some(OWN), pairs).unwrap();
+        let (spec, source) = card(path, Some(OWN), pairs);
+        let (card, backend) = external::connect(&source, &spec, &memory).unwrap();
         let place = slot_resources(0).unwrap();
         let slot = Arc::new(Slot::new(&vm, place, &memory, card).unwrap());
         let link = Link::new(backend, &slot, &memory, pairs).unwrap();
         let served = Arc::clone(&slot);
-        let serve = move || user::serve(&served, link);
-        threads::spawn("net0", Role::NetUser, true, serve).unwrap();
+        let serve = move || external::serve(&served, link);
+        threads::spawn("net0", Role::NetExternal, true, serve).unwrap();
         Self { vm, slot }
     }
 
@@ -329,8 +346,7 @@ fn switch_that_is_killed_at_a_hundred_moments_returns_each_descriptor_once() {
 #[test]
 fn more_pairs_than_the_switch_has_are_an_error_with_a_remedy() {
     let switch = Switch::start();
-    let failed = user::connect(&switch.path("a"), None, 9);
-    let message = failed.err().unwrap().to_string();
+    let message = error(&switch.path("a"), 9);
     let expected = format!(
         "--net vhost-user={}: the process supports 8 pairs of queues, not 9\nhelp: queues=8 or fewer",
         switch.path("a").display()
@@ -365,8 +381,7 @@ fn driver_chooses_the_number_of_pairs() {
 
 #[test]
 fn missing_switch_is_an_error_with_a_remedy() {
-    let failed = user::connect(Path::new("/nonexistent/a"), None, 1);
-    let message = failed.err().unwrap().to_string();
+    let message = error(Path::new("/nonexistent/a"), 1);
     assert!(
         message.starts_with("--net vhost-user=/nonexistent/a: "),
         "{message}"

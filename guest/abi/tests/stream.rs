@@ -29,11 +29,7 @@ impl OwnedRecord {
         match self.shape % 15 {
             0 => Record::Hello {
                 version: child,
-                sender: if a & 1 == 0 {
-                    Sender::Image
-                } else {
-                    Sender::Agent
-                },
+                sender: [Sender::Image, Sender::Agent][usize::from(a & 1 == 1)],
                 ring: b as u8,
                 memory: c,
                 planned: u128::from(d) << 40,

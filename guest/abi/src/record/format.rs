@@ -206,11 +206,7 @@ impl<'a> Record<'a> {
             14 => Self::Ready,
             15 => read_interrupts(input)?,
             16 => read_requests(input)?,
-            17 => Self::Idle {
-                op: read_op(input)?,
-                ticks: input.number()?,
-                bytes: input.number()?,
-            },
+            17 => read_idle(input)?,
             _ => return Err(Error::Malformed),
         })
     }
@@ -225,6 +221,14 @@ fn read_sample<'a>(input: &mut Reader<'a>) -> Result<Record<'a>, Error> {
         start,
         end,
         count: input.number()?,
+    })
+}
+
+fn read_idle<'a>(input: &mut Reader<'a>) -> Result<Record<'a>, Error> {
+    Ok(Record::Idle {
+        op: read_op(input)?,
+        ticks: input.number()?,
+        bytes: input.number()?,
     })
 }
 

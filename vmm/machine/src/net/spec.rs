@@ -187,6 +187,10 @@ mod tests {
         };
         let parsed = Spec::parse("vhost=on,fd=7,mac=02:1a:00:00:00:ff");
         assert_eq!(parsed, Some(of_kernel));
+    }
+
+    #[test]
+    fn wrong_net_option_is_rejected() {
         for wrong in [
             "",
             "vhost=on",

@@ -50,7 +50,7 @@ fn fitting(number: u32) -> [u32; 6] {
 
 #[test]
 fn filters_allow_exactly_their_list() {
-    let lists: [(Role, &[libc::c_long]); 20] = [
+    let lists: [(Role, &[libc::c_long]); 21] = [
         (Role::Vcpu, &VCPU),
         (Role::VcpuWithTimer, &VCPU_WITH_TIMER),
         (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
