@@ -19,6 +19,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;
 
+/// Frames that are sent or received at a time.
+pub const BATCH: usize = 64;
+
 /// Creates a file in memory.
 ///
 /// # Errors

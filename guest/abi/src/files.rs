@@ -15,9 +15,6 @@ pub const DIRECTORY: &str = "/trapline/files";
 /// Prefix of a line with what the page cache did in an operation: its name and the counts follow.
 pub const FACT_PREFIX: &str = "trapline-files-";
 
-/// Maximum size of the large file, in MiB.
-pub const MOST_LARGE_MIB: u32 = 1024;
-
 /// Bytes beyond those of the large file that a disk needs for the other files and a file system, in MiB.
 const OTHERS_MIB: u32 = 16;
 
@@ -214,7 +211,7 @@ mod tests {
 
     #[test]
     fn other_files_fit_beside_the_large_one() {
-        for large_mib in [1, MOST_LARGE_MIB] {
+        for large_mib in [1, crate::job::MOST_FILE_MIB] {
             let all = File::all().map(|file| file.class.bytes(large_mib).max(PAGE as u64));
             let sum: u64 = all.sum();
             assert!(2 * (sum >> 20) < u64::from(disk_mib(large_mib)) + u64::from(large_mib));

@@ -343,7 +343,7 @@ operations! {
         "an open file of 1 MiB read from the page cache by calls of 64 KiB";
     Read1mCold = 55, Files, "read-1m-cold", Bytes(1), Files,
         "an open file of 1 MiB, of which no page is in the page cache, read by calls of 64 KiB";
-    ReadLargeCold = 58, Files, "read-large-cold", Bytes(1), Files,
+    ReadLarge = 58, Files, "read-large", Bytes(1), Files,
         "an open file of many MiB, of which no page is in the page cache, read by calls of 64 KiB";
     TcpPing = 88, Net, "tcp-ping", Batch, Network,
         "one byte sent to a peer over TCP, until its answer of one byte arrives";

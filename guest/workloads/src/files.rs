@@ -66,7 +66,7 @@ impl Series {
             Op::Read4kCold => (Large, Random, 64, true),
             Op::Read1mWarm => (Mebibyte, Sequential, 16, false),
             Op::Read1mCold => (Mebibyte, Sequential, 16, true),
-            Op::ReadLargeCold => (Large, Sequential, large as u32, true),
+            Op::ReadLarge => (Large, Sequential, large as u32, true),
             _ => return None,
         };
         Some(Self {

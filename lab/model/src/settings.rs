@@ -256,7 +256,7 @@ pub const SETTINGS: &[Setting] = &[
         options: Options::Measuring,
         supported_by: EnvironmentId::supports_packets,
         apply: |value, guest| guest.path = GuestPath::ALL[value.choice()],
-        format: 21,
+        format: 22,
         help: "Way of the packets of workload net from guest to guest: trapline-switch, a bridge, or a bridge with vhost-net (docs/network.md)",
         ..ROW
     },

@@ -1,12 +1,10 @@
 //! Endpoints: the places where frames are sent and received.
 
-use super::Peer;
+use super::{Peer, BATCH};
 use std::io;
 
 /// Longest frame that is received.
 pub const LONGEST: usize = 2048;
-/// Frames that are sent or received at a time.
-pub const BATCH: usize = 64;
 
 /// An endpoint, with an interface in batches.
 pub trait Endpoint {

@@ -1,6 +1,7 @@
 //! Endpoints of Linux's network: packet sockets and taps, in a network namespace of this process.
 
-use super::endpoint::{receive_each, send_each, Endpoint, BATCH, LONGEST};
+use super::endpoint::{receive_each, send_each, Endpoint, LONGEST};
+use super::BATCH;
 use crate::tap;
 use std::ffi::CString;
 use std::fs::File;

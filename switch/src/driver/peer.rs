@@ -1,7 +1,6 @@
 //! A guest with a network card, without a VM: a front end of vhost-user and the driver of its queues in one process.
 
-use super::endpoint::BATCH;
-use super::{memory_file, Driver, Either, PackedDriver, Returned, SplitDriver};
+use super::{memory_file, Driver, Either, PackedDriver, Returned, SplitDriver, BATCH};
 use crate::net_header::NET_HEADER;
 use crate::prefetch;
 use std::fs::File;
@@ -199,13 +198,17 @@ impl Peer {
     }
 
     /// Returns the bytes of a buffer.
-    fn buffer(&mut self, offset: u64, id: u16) -> &mut [u8] {
+    /// Returns the first byte of a buffer.
+    fn start(&self, offset: u64, id: u16) -> NonNull<u8> {
         let start = offset as usize + usize::from(id) * BUFFER as usize;
+        // SAFETY: the buffer is in the mapping.
+        unsafe { self.memory.add(start) }
+    }
+
+    fn buffer(&mut self, offset: u64, id: u16) -> &mut [u8] {
+        let start = self.start(offset, id).as_ptr();
         // SAFETY: the buffer is in the mapping. The device accesses it only while it is available.
-        unsafe {
-            let at = self.memory.as_ptr().add(start);
-            std::slice::from_raw_parts_mut(at, BUFFER as usize)
-        }
+        unsafe { std::slice::from_raw_parts_mut(start, BUFFER as usize) }
     }
 
     fn address(offset: u64, id: u16) -> u64 {
@@ -232,12 +235,8 @@ impl Peer {
     /// Sends up to `most` frames. `fill` writes a frame and returns its length. Returns the number of frames.
     pub fn send(&mut self, most: usize, mut fill: impl FnMut(&mut [u8]) -> usize) -> usize {
         self.reclaim();
-        let next = self.transmit.free.iter().rev().take(most);
-        for id in next {
-            let offset = self.transmit.buffers + u64::from(*id) * u64::from(BUFFER);
-            // SAFETY: the buffer is in the mapping.
-            let start = unsafe { self.memory.add(offset as usize) };
-            prefetch::for_writing(start, BUFFER);
+        for id in self.transmit.free.iter().rev().take(most) {
+            prefetch::for_writing(self.start(self.transmit.buffers, *id), BUFFER);
         }
         let mut sent = 0;
         while sent < most {
@@ -303,21 +302,29 @@ impl Peer {
 
     /// Shows the frames that have arrived, and makes their buffers available again. Returns their number.
     pub fn receive(&mut self, mut visit: impl FnMut(&[u8])) -> usize {
+        let mut all = 0;
+        loop {
+            let count = self.receive_batch(&mut visit);
+            all += count;
+            if count < BATCH {
+                return all;
+            }
+        }
+    }
+
+    fn receive_batch(&mut self, visit: &mut impl FnMut(&[u8])) -> usize {
+        let offset = self.receive.buffers;
         let mut batch = [Returned::default(); BATCH];
         let mut count = 0;
-        let offset = self.receive.buffers;
-        while let Some(returned) = (count < BATCH)
-            .then(|| self.receive.driver.next())
-            .flatten()
-        {
-            let start = offset as usize + usize::from(returned.id) * BUFFER as usize;
-            // SAFETY: the buffer is in the mapping.
-            let start = unsafe { self.memory.add(start) };
-            prefetch::for_reading(start, returned.written);
+        while count < BATCH {
+            let Some(returned) = self.receive.driver.next() else {
+                break;
+            };
+            prefetch::for_reading(self.start(offset, returned.id), returned.written);
             batch[count] = returned;
             count += 1;
         }
-        for returned in batch.into_iter().take(count) {
+        for returned in &batch[..count] {
             let end = returned.written.min(BUFFER) as usize;
             let buffer = self.buffer(offset, returned.id);
             visit(buffer.get(NET_HEADER as usize..end).unwrap_or_default());

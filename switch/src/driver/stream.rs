@@ -1,6 +1,7 @@
 //! One direction of numbered frames.
 
-use super::endpoint::{Endpoint, BATCH};
+use super::endpoint::Endpoint;
+use super::BATCH;
 use crate::frame::HEADER;
 use serde::Serialize;
 use std::time::{Duration, Instant};

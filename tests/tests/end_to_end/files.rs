@@ -13,7 +13,7 @@ const OPERATIONS: [&str; 8] = [
     "read-4k-cold",
     "read-1m-warm",
     "read-1m-cold",
-    "read-large-cold",
+    "read-large",
 ];
 
 fn measure(place: &Place, environment: &str, words: &[&str]) -> Value {

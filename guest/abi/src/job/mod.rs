@@ -12,10 +12,12 @@ pub use disk::Disk;
 pub use wake::WakePolicy;
 pub use words::{Console, Fault, Shutdown, Transport, WaitMode, Zeroing};
 
-use crate::files::MOST_LARGE_MIB;
 use crate::operation::{Op, OpSet};
 use crate::workload::Workload;
 use core::fmt;
+
+/// Maximum size of the large file, in MiB.
+pub const MOST_FILE_MIB: u32 = 1024;
 
 /// Prefix of every word of a job.
 pub const PREFIX: &str = "trapline.";
@@ -187,7 +189,7 @@ impl Job {
                 self.file_mib = value
                     .parse()
                     .ok()
-                    .filter(|mib| (1..=MOST_LARGE_MIB).contains(mib))?
+                    .filter(|mib| (1..=MOST_FILE_MIB).contains(mib))?
             }
             "requests" => self.requests = value.parse().ok()?,
             "cpus" => self.cpus = value.parse().ok().filter(|n| (1..=MOST_CPUS).contains(n))?,
