@@ -155,6 +155,7 @@ impl Engine {
     }
 
     fn attach(&mut self, port: usize, mut active: Box<Active>) {
+        self.table.clear(port);
         self.stopped[port].clear();
         active.begin(&self.events);
         if !(active.receive.is_empty() || active.transmit.is_empty()) {
@@ -163,8 +164,8 @@ impl Engine {
         self.ports[port] = Some(Port::Guest(active));
     }
 
+    /// Removes a guest. Its addresses remain, so that frames to it are dropped, and not sent to all others.
     fn detach(&mut self, port: usize) -> Bases {
-        self.table.clear(port);
         let Some(Port::Guest(mut active)) = self.ports[port].take() else {
             return Bases::new();
         };

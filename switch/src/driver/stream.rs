@@ -69,6 +69,11 @@ fn number(frame: &[u8], size: usize) -> Option<u64> {
     is_whole.then(|| u64::from_le_bytes(*first))
 }
 
+/// Returns the number of frames that are due after this time: the first one at once.
+fn frames_due(time: Duration, rate: f64) -> u64 {
+    (time.as_secs_f64() * rate) as u64 + 1
+}
+
 /// The offered load of a direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
@@ -152,8 +157,7 @@ impl Stream {
             }
             Load::Rate(rate) => {
                 let offered = self.flow.sent + self.flow.refused;
-                // The first frame is due at once.
-                let due = (self.started.elapsed().as_secs_f64() * rate) as u64 + 1;
+                let due = frames_due(self.started.elapsed(), rate);
                 (due.saturating_sub(offered), offered as f64 / rate)
             }
         };
@@ -231,5 +235,16 @@ impl Stream {
         }
         self.flow.lost = self.flow.sent.saturating_sub(self.flow.received);
         self.settled = self.next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_due_at_the_beginning_of_its_interval() {
+        let after = |ms| frames_due(Duration::from_millis(ms), 200.0);
+        assert_eq!([0, 4, 5, 9, 10].map(after), [1, 1, 2, 2, 3]);
     }
 }

@@ -302,10 +302,6 @@ fn offered_load_is_due_whatever_arrives() {
             "{result}"
         );
     }
-    // The latency does not have the time between two frames, 5 ms.
-    let slow = measure(&[&ports[..], &["--rate", "200", "--seconds", "1"]].concat()).unwrap();
-    let median = slow["latency_ns"]["p50"].as_u64().unwrap();
-    assert!(median < 5_000_000, "{slow}");
     let half = measure(&[&ports[..], &["--direction", "half", "--seconds", "0.3"]].concat());
     assert!(half.unwrap()["rate"].as_f64().unwrap() > 0.0);
 }
