@@ -22,7 +22,7 @@ FUZZ_TESTS := trapline-emulation:random trapline-process:hostile trapline-switch
 
 BASELINES := baselines
 
-.PHONY: help setup setup-tests build run test test-all check baseline fixtures bench \
+.PHONY: help setup setup-tests build run test test-all test-slow check baseline fixtures bench \
 	fuzz power endure dist image clean
 
 help: ## Show this list
@@ -54,7 +54,9 @@ test: setup-tests build check ## Run all tests but the slow ones; prints what wa
 	    $(TEST) --quiet --package $${tests%:*} --test $${tests#*:} -- --list --ignored; \
 	done | sed -n 's/: test$$//p' | sed 's/^/  /'
 
-test-all: test ## Run all tests (about half an hour)
+test-all: test test-slow ## Run all tests (about an hour)
+
+test-slow: ## Run the slow tests that `make test` leaves out
 	@rm -f $(SKIPS)
 	for tests in $(SLOW_TESTS); do \
 	    $(TEST) --package $${tests%:*} --test $${tests#*:} --no-fail-fast -- --ignored || exit 1; \
