@@ -251,7 +251,7 @@ fn unexplainable_operations_are_rejected_with_alternatives() {
         ),
         (
             ["sim", "stream"],
-            "name an operation of basic, system, exits, boot, populate, block or net",
+            "name an operation of basic, system, exits, boot, populate, block, files or net",
         ),
         (
             ["sim-vmx", "system/fork"],
