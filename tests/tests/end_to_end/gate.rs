@@ -55,7 +55,7 @@ fn unchanged_figures_pass() {
     let file = baseline(&place);
     let result = check(&place, &file, &["-q"]);
     assert_eq!(result.status, Some(0), "{result:?}");
-    assert_eq!(result.stdout, "same: 5 figures as in the baseline\n");
+    assert_eq!(result.stdout, "same: 7 figures as in the baseline\n");
     assert_eq!(result.stderr, "");
     let first = std::fs::read_to_string(file).expect("file exists");
     assert_eq!(measure_baseline(), first, "two baselines differ");
@@ -81,7 +81,7 @@ fn one_instruction_is_a_change_without_tolerance() {
     );
     let row = lines.iter().find(|line| line.starts_with("basic/getpid"));
     assert!(row.is_some_and(|row| row.contains(" +1.000 ")), "{lines:?}");
-    assert_eq!(lines.last(), Some(&"changed: 1 of 5 figures"));
+    assert_eq!(lines.last(), Some(&"changed: 1 of 7 figures"));
     assert!(!result.stdout.contains("basic/yield"), "{}", result.stdout);
 
     let let_pass = check(&place, &file, &["--tolerance", "basic=1"]);
