@@ -21,10 +21,10 @@ const WORDS: [&str; 8] = [
 
 /// Copies the recording of workload basic to this test's directory.
 fn recorded(place: &Place) -> PathBuf {
-    let copy = place.path().join("recordings/sim/1f");
+    let copy = place.path().join("recordings/sim/31f");
     std::fs::create_dir_all(&copy).expect("path is unused");
     for file in ["console", "errors", "events", "end"] {
-        let from = root().join("tests/recordings/sim/1f").join(file);
+        let from = root().join("tests/recordings/sim/31f").join(file);
         std::fs::copy(from, copy.join(file)).expect("recording is complete");
     }
     copy
