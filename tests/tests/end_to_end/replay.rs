@@ -133,7 +133,7 @@ fn damaged_frames_fail_their_operation_only() {
     edit(&recording.join("console"), |bytes| {
         // Within the samples of an operation; others are padding or stages.
         let at = bytes.len() * 3 / 7;
-        bytes[at..at + 8].fill(0);
+        bytes[at..at + 16].fill(0);
     });
     let json = replay(&place).json();
     let all = json["cells"].as_array().expect("run has cells").len();
