@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{available_parallelism, sleep};
 use std::time::Duration;
-use trapline_abi::packet::READY;
+use trapline_abi::packet::{READY, RECEIVER, SENDER};
 
 /// Ports of the receiver and of the measured guest. The switch opens them in this order.
 const PORTS: [&str; 2] = ["receiver", "sender"];
@@ -24,7 +24,7 @@ const ATTEMPTS: u32 = 5000;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Last bytes of the addresses of the cards of both guests on a bridge.
-const STATIONS: [u8; 2] = [2, 1];
+const STATIONS: [u8; 2] = [RECEIVER, SENDER];
 
 /// Starts the other guest, and what connects it. Returns the option of a network card for a program that this process executes.
 ///

@@ -16,7 +16,7 @@ use vm_memory::{GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
 pub struct Kernel {
     pub net: Net<Arc<GuestMemoryMmap>>,
     tap: Tap,
-    /// The same, as the kernel's interface wants it.
+    /// The same tap, as a file for `VHOST_NET_SET_BACKEND`.
     file: File,
     /// What the kernel itself implements; offloads are the tap's.
     pub implemented: u64,
