@@ -217,11 +217,11 @@ fn usage_errors_name_the_option() {
         --kernel k --populate=whole -> --populate requires --image
         --kernel k --halt-in-guest -> --halt-in-guest requires --image
         --image k --no-pv-eoi -> --no-pv-eoi requires --kernel
-        --kernel k --net bridge=b -> --net bridge=b: expected tap=NAME, fd=N or vhost-user=SOCKET[,queues=N], optionally mac=02:…:…:…:…:…
+        --kernel k --net bridge=b -> --net bridge=b: expected tap=NAME[,vhost=on], fd=N[,vhost=on] or vhost-user=SOCKET[,queues=N], optionally mac=02:…:…:…:…:…
         --image k --net tap=t --net tap=u --net tap=v -> more than two --net, or two with vhost-user or vhost=on, require --kernel
         --image k --net vhost-user=a --net vhost-user=b -> more than two --net, or two with vhost-user or vhost=on, require --kernel
         --image k --pages 4k --net vhost-user=a -> --net vhost-user requires --pages file, which can be shared
-        --backend xen --domain 1 --net vhost-user=a -> --net vhost-user requires --backend kvm
+        --backend xen --domain 1 --net vhost-user=a -> --net with vhost-user or vhost=on requires --backend kvm
         --kernel k --pin vcpu0 -> --pin vcpu0: expected same, disjoint, or a list like vcpu0=1,disk0=0,others=0
         --image k --pin same -> --pin requires --kernel
         --image k --api a -> --api requires --kernel
