@@ -40,7 +40,6 @@ pub struct Engine {
     started: Instant,
     now: u32,
     events: Events,
-    work: Work,
     /// The port whose frames are copied.
     mirrored: Option<usize>,
     recorder: Recorder,
@@ -67,7 +66,6 @@ impl Engine {
             started: Instant::now(),
             now: 0,
             events: Events::new()?,
-            work: Work::default(),
             mirrored: handle.mirror.as_ref().map(|mirror| mirror.port),
             recorder: Recorder::new(),
             handle,
@@ -93,13 +91,19 @@ impl Engine {
     /// The kernel refuses the watchdog's signal.
     pub fn run(&mut self, wait: Wait) -> io::Result<Infallible> {
         self.handle.progress.watch_this_thread()?;
+        // A switch that sleeps at once polls an idle port only once: its guests may need the CPU.
+        let idle_polls = match wait {
+            Wait::Sleep(Duration::ZERO) => 1,
+            _ => POLLS,
+        };
+        let mut work = Work::default();
         let (mut polls, mut last) = (0, Instant::now());
         loop {
             // The load alone costs no locked access in each turn.
             if self.handle.is_pending.load(Ordering::Acquire) {
                 self.obey();
             }
-            let has_worked = self.poll_all();
+            let has_worked = self.poll_all(&mut work);
             if let Some(mirror) = &self.handle.mirror {
                 self.recorder.end_turn(mirror);
             }
@@ -107,7 +111,7 @@ impl Engine {
             if has_worked && polls < POLLS {
                 continue;
             }
-            if has_worked || polls >= POLLS {
+            if has_worked || polls >= idle_polls {
                 polls = 0;
                 let now = Instant::now();
                 self.now = now.duration_since(self.started).as_secs() as u32;
@@ -128,10 +132,10 @@ impl Engine {
     }
 
     /// Forwards a batch of each queue of all ports. Returns whether there were frames.
-    fn poll_all(&mut self) -> bool {
+    fn poll_all(&mut self, work: &mut Work) -> bool {
         let mut has_worked = false;
         for port in 0..self.ports.len() {
-            has_worked |= self.poll(port);
+            has_worked |= self.poll(port, work);
         }
         has_worked
     }
@@ -215,17 +219,15 @@ impl Engine {
     }
 
     /// Forwards a batch of each queue of a port. Returns whether there were frames.
-    fn poll(&mut self, port: usize) -> bool {
+    fn poll(&mut self, port: usize, work: &mut Work) -> bool {
         let Some(mut source) = self.ports[port].take() else {
             return false;
         };
-        let mut work = std::mem::take(&mut self.work);
         let batch = match &mut source {
-            Port::Guest(active) => self.take_of_guest(port, active, &mut work),
-            Port::Tap(tap) => self.take_of_tap(port, tap, &mut work),
+            Port::Guest(active) => self.take_of_guest(port, active, work),
+            Port::Tap(tap) => self.take_of_tap(port, tap, work),
         };
-        self.settle(port, &mut work);
-        self.work = work;
+        self.settle(port, work);
         self.ports[port] = Some(source);
         match batch.end {
             End::Open => {}

@@ -104,6 +104,81 @@ impl Exchange {
     }
 }
 
+/// State of the peer in a connection: what it has received, and what it has to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Connection {
+    /// It waits for a request.
+    #[default]
+    Waiting,
+    /// It receives a stream.
+    Receiving {
+        /// Bytes received.
+        at: usize,
+        /// Whether all were right.
+        is_right: bool,
+    },
+    /// It sends a byte.
+    Answering([u8; 1]),
+    /// It sends a stream.
+    Sending {
+        /// Bytes sent.
+        at: usize,
+    },
+}
+
+impl Connection {
+    /// Takes received bytes, which are not empty. Returns how many: none if others are to be sent first.
+    pub fn take(&mut self, pattern: &Pattern, bytes: &[u8]) -> usize {
+        let (taken, next) = match *self {
+            Self::Waiting => (1, Self::requested(bytes[0])),
+            Self::Receiving { at, is_right } => {
+                let part = &bytes[..bytes.len().min(BYTES - at)];
+                let is_right = is_right && pattern.holds(at, part);
+                (part.len(), Self::received(at + part.len(), is_right))
+            }
+            sending => (0, sending),
+        };
+        *self = next;
+        taken
+    }
+
+    fn requested(request: u8) -> Self {
+        match request {
+            SEND => Self::Receiving {
+                at: 0,
+                is_right: true,
+            },
+            RECEIVE => Self::Sending { at: 0 },
+            ping => Self::Answering([!ping]),
+        }
+    }
+
+    fn received(at: usize, is_right: bool) -> Self {
+        match at < BYTES {
+            true => Self::Receiving { at, is_right },
+            false => Self::Answering([if is_right { RIGHT } else { WRONG }]),
+        }
+    }
+
+    /// Returns the next bytes to be sent, none if it waits for others.
+    pub fn outgoing<'a>(&'a self, pattern: &'a Pattern) -> &'a [u8] {
+        match self {
+            Self::Answering(answer) => answer,
+            Self::Sending { at } => pattern.part(*at, usize::MAX),
+            _ => &[],
+        }
+    }
+
+    /// Notes that the first `count` of them were sent.
+    pub fn sent(&mut self, count: usize) {
+        *self = match *self {
+            Self::Sending { at } if at + count < BYTES => Self::Sending { at: at + count },
+            Self::Answering(_) if count == 0 => *self,
+            _ => Self::Waiting,
+        };
+    }
+}
+
 /// Returns the byte of ping `number`.
 pub fn ping(number: u64) -> u8 {
     (number % u64::from(SEND)) as u8

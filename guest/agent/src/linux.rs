@@ -9,7 +9,8 @@ use crate::cpu::{affinity, pin_to_current_cpu, set_affinity};
 use crate::drivers::mount_devices;
 use crate::files::Directory;
 use crate::machine::GuestMachine;
-use crate::network::Network;
+use crate::network::{self, Network};
+use crate::packet_socket::PacketSocket;
 use crate::pair;
 use crate::processes::ProcessFamily;
 use crate::region::{has_huge_pages, Region};
@@ -26,10 +27,12 @@ use trapline_abi::block::{DiskRequest, Transfer, FACT_PREFIX};
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::WaitMode;
 use trapline_abi::net::Exchange;
+use trapline_abi::packet::Frames;
 use trapline_abi::populate::{MemoryRequest, NO_HUGE_PAGES};
 use trapline_abi::record::Sender;
 use trapline_abi::{Job, Record, VERSION};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
+use trapline_workloads::packets::Sender as FrameSender;
 use trapline_workloads::{ticks, Block, CpuPair, Files, GuestInfo, Reason, System, Wake};
 
 /// Receiver of frames.
@@ -73,6 +76,7 @@ fn run_on(machine: Option<GuestMachine>, job: &Job, main: u64, sink: Sink<'_>) {
         disk: None,
         files: None,
         network: None,
+        link: None,
         machine,
         null: None,
     };
@@ -92,6 +96,8 @@ struct Linux<'a> {
     files: Option<Result<Directory, Reason>>,
     /// Opened on first use.
     network: Option<Result<Network, Reason>>,
+    /// Opened on first use.
+    link: Option<Result<FrameSender<PacketSocket>, Reason>>,
     machine: Option<GuestMachine>,
     /// The null device, opened on first use.
     null: Option<File>,
@@ -289,6 +295,18 @@ impl System for Linux<'_> {
         match &mut self.network {
             Some(Ok(network)) => network.exchange(exchange),
             _ => Err("the network is not open"),
+        }
+    }
+
+    fn open_link(&mut self) -> Result<(), Reason> {
+        let link = self.link.get_or_insert_with(network::open_link);
+        link.as_ref().map(drop).map_err(|reason| *reason)
+    }
+
+    fn send_packets(&mut self, frames: Frames) -> Result<(), Reason> {
+        match &mut self.link {
+            Some(Ok(link)) => link.send(frames),
+            _ => Err("the card is not open"),
         }
     }
 

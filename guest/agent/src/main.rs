@@ -19,6 +19,7 @@ mod interface;
 mod linux;
 mod machine;
 mod network;
+mod packet_socket;
 mod pair;
 mod peer;
 mod port;

@@ -1,16 +1,20 @@
 //! Exchanges of workload `net` over sockets.
 
+use crate::packet_socket::PacketSocket;
 use crate::peer::send;
 use crate::{drivers, interface};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use trapline_abi::net::{ping, Exchange, Pattern, BYTES, GUEST, PEER, PORT, RECEIVE, RIGHT, SEND};
 use trapline_abi::Job;
+use trapline_workloads::packets::Sender;
 use trapline_workloads::Reason;
 
-/// Network card of a guest.
+/// Network card of a guest, and the second one.
 const CARD: &str = "eth0";
+const SECOND_CARD: &str = "eth1";
 
 /// Bytes of the buffer for a stream.
 const BUFFER: usize = 64 << 10;
@@ -149,6 +153,28 @@ impl Network {
         }
         Ok(Ok(()))
     }
+}
+
+/// Opens the card to another guest: the second one, if there are two.
+///
+/// # Errors
+/// There is none, or it cannot be used.
+pub fn open_link() -> Result<Sender<PacketSocket>, Reason> {
+    let open = || {
+        drivers::prepare().map_err(io::Error::other)?;
+        interface::disable_ipv6();
+        let card = match Path::new("/sys/class/net").join(SECOND_CARD).exists() {
+            true => SECOND_CARD,
+            false => CARD,
+        };
+        interface::enable(card)?;
+        interface::wait_for_link(card)?;
+        PacketSocket::open(card)
+    };
+    let opened: io::Result<_> = open();
+    // At most one message a job.
+    let card = opened.map_err(|error| &*format!("no card to another guest: {error}").leak());
+    Sender::new(card?)
 }
 
 fn check(is_right: bool) -> Result<(), Reason> {

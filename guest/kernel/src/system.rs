@@ -313,8 +313,8 @@ impl System for Kernel {
         virtio::exchange(exchange)
     }
 
-    fn open_switch(&mut self) -> Result<(), Reason> {
-        virtio::open_switch(self.apic(), self.ports)
+    fn open_link(&mut self) -> Result<(), Reason> {
+        virtio::open_link(self.apic(), self.ports)
     }
 
     fn send_packets(&mut self, frames: Frames) -> Result<(), Reason> {

@@ -24,6 +24,7 @@ pub mod measure;
 mod memory;
 mod net;
 mod null_device;
+pub mod packets;
 mod populate;
 mod processes;
 pub mod script;

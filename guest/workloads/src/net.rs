@@ -47,7 +47,7 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
             Frames::Burst(_) => (SETTLING, batches, packet::BURST),
             Frames::Ping => (SETTLING, batches.saturating_mul(PINGS), 1),
         };
-        match bench.system.open_switch() {
+        match bench.system.open_link() {
             Ok(()) => measure(bench, op, size, |system| system.send_packets(frames)),
             Err(reason) => bench.skip(op, reason),
         }

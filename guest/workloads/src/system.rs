@@ -220,20 +220,20 @@ pub trait System {
         Err(NO_NETWORK)
     }
 
-    /// Opens the network card on a switch with another guest. Later calls have no effect.
+    /// Opens the network card to another guest. Later calls have no effect.
     ///
     /// # Errors
     /// The reason why there is none.
-    fn open_switch(&mut self) -> Result<(), Reason> {
-        Err(NO_SWITCH)
+    fn open_link(&mut self) -> Result<(), Reason> {
+        Err(NO_LINK)
     }
 
-    /// Sends frames until the other guest has checked and answered them. Called only after [`Self::open_switch`].
+    /// Sends frames until the other guest has checked and answered them. Called only after [`Self::open_link`].
     ///
     /// # Errors
     /// The card fails, or a frame was lost or damaged.
     fn send_packets(&mut self, _frames: Frames) -> Result<(), Reason> {
-        Err(NO_SWITCH)
+        Err(NO_LINK)
     }
 
     /// Returns this CPU and a second one, which it starts on the first call.
@@ -321,7 +321,7 @@ pub struct Needed {
 const NO_FILES: Reason = "this system has no files";
 const NO_DISK: Reason = "this system has no disk";
 const NO_NETWORK: Reason = "this system has no network";
-const NO_SWITCH: Reason = "this system is on no switch";
+const NO_LINK: Reason = "this system is connected with no other guest";
 
 /// Number of pages that [`Processes::map`] maps.
 pub const MAPPED_PAGES: u64 = 256;

@@ -3,9 +3,9 @@
 use crate::vmm_command::image_command;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use trapline_abi::{net, packet, Job};
+use trapline_abi::{net, Job, Workload};
 use trapline_host::process::Command;
-use trapline_host::{sha256_of_file, tool, Error, Part};
+use trapline_host::{sha256_of_file, tool, Error, Facts, Part};
 use trapline_model::layers::Hypervisor;
 use trapline_model::{GuestConfig, GuestPath};
 use trapline_sim::base::Base;
@@ -27,11 +27,6 @@ fn drivers_for(guest: &GuestConfig) -> &'static [&'static str] {
 /// Directory of these modules on a machine.
 const PLACE: &str = "/trapline/taps";
 
-/// Returns whether `job` measures a network.
-pub fn is_measured(job: &Job) -> bool {
-    job.run & net::operations() != 0
-}
-
 /// Another guest, and the way to it.
 pub struct Receiver {
     path: GuestPath,
@@ -40,27 +35,18 @@ pub struct Receiver {
     guest: Command,
 }
 
-/// Memory of another guest, in MiB.
-const RECEIVER_MIB: u32 = 64;
+/// Memory of another image, in MiB.
+const IMAGE_MIB: u32 = 64;
 
 impl Receiver {
-    /// Returns the other guest in `trapline-vmm`, with this image, for jobs that send packets.
-    pub fn new(
-        switch: impl Into<PathBuf>,
-        vmm: impl Into<PathBuf>,
-        hypervisor: Hypervisor,
-        image: impl Into<OsString>,
-        guest: &GuestConfig,
-    ) -> Self {
-        let job = Job {
-            receiver: true,
-            ..Job::EMPTY
-        };
-        let guest = GuestConfig {
-            memory_mib: RECEIVER_MIB,
-            ..*guest
-        };
-        let mut command = image_command(Command::new(vmm), hypervisor, image, &guest, &job);
+    /// Job of the other guest.
+    pub const JOB: Job = Job {
+        receiver: true,
+        ..Job::EMPTY
+    };
+
+    /// Returns the other guest for `guest`, by the command of its VMM.
+    pub fn new(switch: impl Into<PathBuf>, mut command: Command, guest: &GuestConfig) -> Self {
         // Its events are not those of the measured guest.
         let events = command.arguments.iter().position(|word| word == "--events");
         if let Some(index) = events {
@@ -71,6 +57,22 @@ impl Receiver {
             switch: switch.into(),
             guest: command,
         }
+    }
+
+    /// Returns the same image in `trapline-vmm`.
+    pub fn image(
+        switch: impl Into<PathBuf>,
+        vmm: impl Into<PathBuf>,
+        hypervisor: Hypervisor,
+        image: impl Into<OsString>,
+        guest: &GuestConfig,
+    ) -> Self {
+        let guest = GuestConfig {
+            memory_mib: IMAGE_MIB,
+            ..*guest
+        };
+        let command = image_command(Command::new(vmm), hypervisor, image, &guest, &Self::JOB);
+        Self::new(switch, command, &guest)
     }
 
     /// Returns the words by which the agent starts it.
@@ -85,33 +87,36 @@ impl Receiver {
     }
 }
 
-/// Returns the fact that identifies the switch between guests.
+/// Returns the switch, if guests with this configuration are connected by it.
+///
+/// # Errors
+/// It is missing.
+pub fn switch(settings: &Settings, guest: &GuestConfig) -> Result<Option<PathBuf>, Error> {
+    let has_switch = guest.packets && guest.path == GuestPath::Switch;
+    let switch = has_switch.then(|| settings.parts.get(Part::Switch));
+    Ok(switch.transpose()?)
+}
+
+/// Returns the fact that identifies this switch.
 ///
 /// # Errors
 /// Its file cannot be read.
-pub fn switch_fact(switch: &Path) -> Result<(String, String), Error> {
-    Ok(("switch-sha256".to_owned(), sha256_of_file(switch)?))
+pub fn switch_facts(switch: Option<&Path>) -> Result<Facts, Error> {
+    let hashes = switch
+        .into_iter()
+        .map(|file| Ok(("switch-sha256".to_owned(), sha256_of_file(file)?)));
+    hashes.collect()
 }
 
-/// Returns whether `job` sends packets to another guest.
-pub fn sends_packets(job: &Job) -> bool {
-    job.run & packet::operations() != 0
-}
-
-/// Returns a command of `trapline-vmm`, which `job` needs a peer for or not: `agent` starts the peer, and
-/// executes the VMM with its tap.
-pub fn with_peer(vmm: Command, agent: impl Into<PathBuf>, job: &Job) -> Command {
-    with_peers(vmm, agent, job, None)
-}
-
-/// The same, with another guest if there is one.
+/// Returns a command of `trapline-vmm` with a tap, and with a card to another guest: `agent` starts what is on their other
+/// sides, and executes the VMM.
 pub fn with_peers(
     vmm: Command,
     agent: impl Into<PathBuf>,
-    job: &Job,
+    has_tap: bool,
     receiver: Option<Receiver>,
 ) -> Command {
-    let tap = is_measured(job).then_some("tap");
+    let tap = has_tap.then_some("tap");
     let path = receiver.as_ref().map(|it| it.path.name());
     let kinds: Vec<_> = tap.into_iter().chain(path).collect();
     if kinds.is_empty() {
@@ -126,10 +131,10 @@ pub fn with_peers(
     command
 }
 
-/// Returns the job of a guest with a network card.
+/// Returns the job of a Linux guest, which has a network card if it exchanges bytes with a peer.
 pub fn job_with_card(job: &Job) -> Job {
     Job {
-        card: is_measured(job),
+        card: job.run & net::operations() != 0,
         ..*job
     }
 }
@@ -191,7 +196,7 @@ impl TapDrivers {
 
     /// Loads them before the launch of `job`, if it measures a network.
     pub fn load(&self, script: &mut Script, job: &Job) {
-        if is_measured(job) || sends_packets(job) {
+        if job.run & Workload::Net.set() != 0 {
             self.load_all(script);
         }
     }
@@ -211,25 +216,25 @@ mod tests {
     #[test]
     fn peer_is_started_before_the_vmm_if_a_network_is_measured() {
         let vmm = || Command::new("/vmm").words("--image k");
+        let command = with_peers(vmm(), "/agent", true, None);
+        assert_eq!(command.program, PathBuf::from("/agent"));
+        let words = ["trapline.peer=tap", "/vmm", "--image", "k"];
+        assert_eq!(command.arguments, words);
+        let without = with_peers(vmm(), "/agent", false, None);
+        assert_eq!(without.program, PathBuf::from("/vmm"));
         let job = Job {
             run: net::operations(),
             ..Job::EMPTY
         };
-        let command = with_peer(vmm(), "/agent", &job);
-        assert_eq!(command.program, PathBuf::from("/agent"));
-        let words = ["trapline.peer=tap", "/vmm", "--image", "k"];
-        assert_eq!(command.arguments, words);
-        let without = with_peer(vmm(), "/agent", &Job::EMPTY);
-        assert_eq!(without.program, PathBuf::from("/vmm"));
         assert!(job_with_card(&job).card && !job_with_card(&Job::EMPTY).card);
     }
 
     #[test]
     fn receiver_has_no_events_of_the_measured_guest() {
         let hypervisor = Hypervisor::Kvm;
-        let receiver = Receiver::new("/switch", "/vmm", hypervisor, "k", &GuestConfig::DEFAULT);
+        let receiver = Receiver::image("/switch", "/vmm", hypervisor, "k", &GuestConfig::DEFAULT);
         let command = Command::new("/vmm").words("--image k");
-        let command = with_peers(command, "/agent", &Job::EMPTY, Some(receiver));
+        let command = with_peers(command, "/agent", false, Some(receiver));
         let words: Vec<_> = command
             .arguments
             .iter()

@@ -167,7 +167,7 @@ impl GuestCommand for ImageInTraplineVmm {
         let parts = &self.settings.parts;
         let receiver = || -> Result<_, Error> {
             let (switch, hypervisor) = (parts.get(Part::Switch)?, self.hypervisor);
-            Ok(Receiver::new(
+            Ok(Receiver::image(
                 switch,
                 &self.vmm,
                 hypervisor,
@@ -175,8 +175,10 @@ impl GuestCommand for ImageInTraplineVmm {
                 &self.guest,
             ))
         };
-        let receiver = network::sends_packets(job).then(receiver).transpose()?;
-        let command = network::with_peers(command, parts.get(Part::Agent)?, job, receiver);
+        let cards = self.guest.with_cards(job.run);
+        let receiver = cards.packets.then(receiver).transpose()?;
+        let command =
+            network::with_peers(command, parts.get(Part::Agent)?, cards.network, receiver);
         Ok(match self.hypervisor {
             Hypervisor::Process => command.with_children(),
             _ => command,
@@ -184,12 +186,9 @@ impl GuestCommand for ImageInTraplineVmm {
     }
 
     fn facts(&self) -> Facts {
-        let switch = self
-            .guest
-            .has_switch()
-            .then(|| self.settings.parts.get(Part::Switch));
-        let fact = switch.and_then(|file| network::switch_fact(&file.ok()?).ok());
-        fact.into_iter().collect()
+        let switch = network::switch(&self.settings, &self.guest);
+        let facts = switch.and_then(|file| network::switch_facts(file.as_deref()));
+        facts.unwrap_or_default()
     }
 
     fn exit_codes(&self) -> ExitCodes {
@@ -201,17 +200,12 @@ impl GuestCommand for ImageInTraplineVmm {
         let ticker = job.selects(Op::HostTimer);
         let writer = self.guest.serial == Serial::Buffered;
         let disk = job.run & block::operations() != 0 || files::are_read(job);
+        let cards = self.guest.with_cards(job.run);
         Some(Threads {
-            helpers: [
-                ticker,
-                writer,
-                disk,
-                network::is_measured(job),
-                network::sends_packets(job),
-            ]
-            .map(usize::from)
-            .iter()
-            .sum(),
+            helpers: [ticker, writer, disk, cards.network, cards.packets]
+                .map(usize::from)
+                .iter()
+                .sum(),
             ..Threads::FIRST
         })
     }

@@ -242,9 +242,9 @@ impl EnvironmentId {
         has_peer && !self.is_on(Machine::SimVmx) && has_interrupts
     }
 
-    /// Returns whether guests can send packets to each other on a switch: images of `trapline-vmm`, on one level.
+    /// Returns whether two guests can be connected: guests of `trapline-vmm`, on one level.
     pub fn supports_packets(self) -> bool {
-        self.supports_network() && self.stack().guest == Guest::Image && !self.stack().is_nested()
+        self.supports_network() && self.has_trapline_vmm() && !self.stack().is_nested()
     }
 
     /// Returns whether its network is a tap of this host.

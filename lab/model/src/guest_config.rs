@@ -3,7 +3,8 @@
 use crate::named::named;
 use crate::scheduling::Scheduling;
 use trapline_abi::job::{WakePolicy, Zeroing};
-use trapline_abi::Job;
+use trapline_abi::operation::OpSet;
+use trapline_abi::{net, packet, Job, Workload};
 
 /// Configuration of a guest, as a launcher gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct GuestConfig {
     pub packets: bool,
     /// What is between both.
     pub path: GuestPath,
+    /// The peer of the exchanges of workload `net`.
+    pub peer: Peer,
     /// Virtual CPUs.
     pub cpus: u32,
     /// Equal guests that are measured at the same time.
@@ -65,6 +68,7 @@ impl GuestConfig {
         network: false,
         packets: false,
         path: GuestPath::Switch,
+        peer: Peer::Process,
         cpus: 1,
         guests: 1,
         scheduling: Scheduling::DEFAULT,
@@ -81,9 +85,25 @@ impl GuestConfig {
         zeroing: Zeroing::Demand,
     };
 
-    /// Returns true if it is connected with another guest by `trapline-switch`.
-    pub fn has_switch(&self) -> bool {
-        self.packets && self.path == GuestPath::Switch
+    /// Returns it with the network cards that these operations need.
+    pub fn with_cards(self, operations: OpSet) -> Self {
+        let has_exchanges = operations & net::operations() != 0;
+        let has_packets = operations & packet::operations() != 0;
+        let with_guest = self.peer == Peer::Guest;
+        Self {
+            network: has_exchanges && !with_guest,
+            packets: has_packets || has_exchanges && with_guest,
+            ..self
+        }
+    }
+
+    /// Returns the operations whose packets pass a tap.
+    pub fn operations_over_tap(&self) -> OpSet {
+        match (self.path, self.peer) {
+            (GuestPath::Switch, Peer::Process) => net::operations(),
+            (GuestPath::Switch, Peer::Guest) => 0,
+            _ => Workload::Net.set(),
+        }
     }
 
     /// Returns the job for the image, with the number of its CPUs.
@@ -137,6 +157,18 @@ pub enum GuestPath {
     /// The same, but the kernel moves them (vhost-net).
     VhostNet,
 }
+
+/// Peer of the exchanges of workload `net`: `--peer`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Peer {
+    /// A process of the Linux that runs the VMM, behind a tap.
+    #[default]
+    Process,
+    /// Another guest of the same kind, on the way of `--path`.
+    Guest,
+}
+
+named!(Peer { Process "process", Guest "guest" });
 
 named!(GuestPath { Switch "switch", Bridge "bridge", VhostNet "vhost-net" });
 

@@ -156,12 +156,13 @@ fn without_disk(environment: EnvironmentId) -> Option<&'static str> {
     }
 }
 
-/// Returns why guests cannot send packets to each other.
+/// Returns why two guests cannot be connected.
 fn without_packets(environment: EnvironmentId) -> Option<&'static str> {
     match environment.supports_packets() {
         true => None,
         false => Some(without_network(environment).unwrap_or(
-            "packets are sent by images of trapline-vmm on one switch: measure kvm, process, sim/kvm or sim/process",
+            "packets go from guest to guest of trapline-vmm: measure kvm, process, kvm/linux, sim/kvm, sim/process or \
+             sim/kvm/linux",
         )),
     }
 }

@@ -44,8 +44,8 @@ pub use config::{Config, InvalidConfig};
 pub use environment::EnvironmentId;
 pub use expand::{expand, Plan, PlannedBoot, Purpose};
 pub use guest_config::{
-    Batching, Crossing, GuestConfig, GuestPath, MemoryPages, Population, Serial, Spaces, Switch,
-    VcpuState,
+    Batching, Crossing, GuestConfig, GuestPath, MemoryPages, Peer, Population, Serial, Spaces,
+    Switch, VcpuState,
 };
 pub use left_out::LeftOut;
 pub use load::{Created, Load, Loads};

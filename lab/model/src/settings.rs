@@ -14,8 +14,8 @@ pub use value::{FileOverride, Value};
 use crate::cpus;
 use crate::environment::EnvironmentId;
 use crate::guest_config::{
-    Batching, Crossing, GuestConfig, GuestPath, HugePages, MemoryPages, Paging, Spaces, Switch,
-    VcpuState, Wake, MOST_GUESTS,
+    Batching, Crossing, GuestConfig, GuestPath, HugePages, MemoryPages, Paging, Peer, Spaces,
+    Switch, VcpuState, Wake, MOST_GUESTS,
 };
 use crate::layers;
 use crate::layers::{Hypervisor, Machine};
@@ -258,6 +258,18 @@ pub const SETTINGS: &[Setting] = &[
         apply: |value, guest| guest.path = GuestPath::ALL[value.choice()],
         format: 22,
         help: "Way of the packets of workload net from guest to guest: trapline-switch, a bridge, or a bridge with vhost-net (docs/network.md)",
+        ..ROW
+    },
+    Setting {
+        name: "peer",
+        column: "peer",
+        value_type: ValueType::Choice(&Peer::NAMES),
+        default: Some("process"),
+        options: Options::Measuring,
+        supported_by: EnvironmentId::supports_packets,
+        apply: |value, guest| guest.peer = Peer::ALL[value.choice()],
+        format: 23,
+        help: "Peer of tcp-… and udp-… of workload net: a process behind a tap, or another guest of the same kind on the way of --path (docs/network.md)",
         ..ROW
     },
     Setting {

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::file_overrides;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use trapline_abi::{net, OpSet};
+use trapline_abi::{OpSet, Workload};
 use trapline_environments::{EnvError, Environment, GuestImage, Settings};
 use trapline_model::layers::Guest;
 use trapline_model::request::usual_operations;
@@ -160,7 +160,7 @@ impl Inventory {
 
     /// Returns why this host has no taps, if `operations` measure a network and it has none.
     pub fn without_taps(&self, operations: OpSet) -> Option<String> {
-        if operations & net::operations() == 0 || self.settings.recordings().is_some() {
+        if operations & Workload::Net.set() == 0 || self.settings.recordings().is_some() {
             return None;
         }
         let checked = trapline_environments::check_taps(&self.settings);

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use trapline_abi::platform::{HYPERCALL_ENTRY, PAGE, PROGRAM_PAGES};
-use trapline_abi::{net, packet, OpSet};
+use trapline_abi::OpSet;
 use trapline_environments::sim::{xen_code, XenCode};
 use trapline_environments::symbols::{locate, CodeAddresses};
 use trapline_environments::{Limits, Part};
-use trapline_model::{EnvironmentId, GuestConfig};
+use trapline_model::EnvironmentId;
 use trapline_profile::symbols::{
     build_id, code_ranges, lowest_address, mappings, ElfError, Mapping,
 };
@@ -176,11 +176,7 @@ impl<'a> Reader<'a> {
     /// Returns the addresses of code on the simulated machine.
     fn locate(&self, environment: EnvironmentId, watch: &Limits) -> Result<CodeAddresses, Failure> {
         let inventory = self.context.inventory;
-        let machine = GuestConfig {
-            network: self.operations & net::operations() != 0,
-            packets: self.operations & packet::operations() != 0,
-            ..inventory.guest(environment)
-        };
+        let machine = inventory.guest(environment).with_cards(self.operations);
         let located = inventory
             .image()
             .and_then(|image| locate(inventory.settings(), environment, &image, &machine, watch));

@@ -46,6 +46,30 @@ fn exchanges_are_measured_on_this_host() {
 }
 
 #[test]
+fn exchanges_between_guests_are_measured() {
+    let place = Place::new();
+    for environment in ["kvm", "process", "kvm/linux"] {
+        measured(&place, environment, &["--boots", "1", "--peer", "guest"]);
+    }
+    if has_qemu("exchanges between guests") {
+        measured(&place, "sim/kvm", &["--peer", "guest"]);
+    }
+}
+
+#[test]
+#[ignore = "slow: boots two Linux guests in each of two machines"]
+fn each_way_between_linux_guests_is_measured() {
+    if !has_qemu("exchanges between guests") {
+        return;
+    }
+    let place = Place::new();
+    for path in ["switch", "vhost-net"] {
+        let words = ["--peer", "guest", "--path", path];
+        measured(&place, "sim/kvm/linux", &words);
+    }
+}
+
+#[test]
 fn other_workloads_of_a_run_with_a_network_are_measured() {
     let place = Place::new();
     let words = [
@@ -126,7 +150,7 @@ fn packets(place: &Place, environment: &str, words: &[&str]) -> Option<()> {
 #[test]
 fn packets_between_guests_are_measured_on_this_host() {
     let place = Place::new();
-    for environment in ["kvm", "process"] {
+    for environment in ["kvm", "process", "kvm/linux"] {
         packets(&place, environment, &["--boots", "1"]);
     }
     if is_loaded("bridge") {
@@ -152,7 +176,7 @@ fn packets_between_guests_are_exact_and_explained() {
         return;
     }
     let place = Place::new();
-    for environment in ["sim/kvm", "sim/process"] {
+    for environment in ["sim/kvm", "sim/process", "sim/kvm/linux"] {
         packets(&place, environment, &[]);
     }
     let explained = place.run(&["explain", "sim/kvm", "net/packet-64"]);

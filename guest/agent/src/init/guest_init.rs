@@ -7,7 +7,7 @@ use super::line::Line;
 use super::script;
 use crate::drivers::mount_devices;
 use crate::port::Port;
-use crate::{build, linux};
+use crate::{build, linux, peer};
 use std::fs;
 use std::io;
 use trapline_abi::frame::{encode, truncate, MAX_FRAME};
@@ -79,6 +79,13 @@ pub fn run(task: &JobTask, main: u64) -> ! {
         output.send_panic(&message, shutdown);
     }
     let sink = &mut |frame: &[u8]| output.write(frame);
+    if task.job.receiver {
+        let served = peer::serve_card(sink);
+        panic!(
+            "the other guest: {}",
+            served.err().map_or_else(String::new, |it| it.to_string())
+        );
+    }
     match (task.job.build, console) {
         // User-mode Linux has no machine; of other VMMs its kernel has the serial port.
         (0, Console::Serial) => linux::run(&task.job, main, sink),

@@ -10,8 +10,11 @@
 //! A peer has one connection at a time and buffers of fixed size, whatever its client sends. It is killed with the
 //! process that started it, and after an hour.
 
+mod card;
 mod neighbour;
 mod tap;
+
+pub use card::serve as serve_card;
 
 use crate::interface;
 use crate::sys::zero_or_error;
@@ -19,7 +22,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use trapline_abi::net::{Pattern, BYTES, RECEIVE, RIGHT, SEND, WRONG};
+use trapline_abi::net::{Connection, Pattern, BYTES};
 
 /// Word of the command line.
 const WORD: &str = "trapline.peer";
@@ -223,34 +226,22 @@ fn answer_datagrams(socket: &UdpSocket) {
 
 /// Answers the requests of a connection until its end.
 fn answer(stream: &mut TcpStream, buffer: &mut [u8], pattern: &Pattern) -> io::Result<()> {
-    // Position in the stream that the client sends, and whether it was right so far.
-    let mut incoming: Option<(usize, bool)> = None;
+    let mut connection = Connection::default();
     loop {
-        let count = match stream.read(buffer)? {
+        let mut rest = match stream.read(buffer)? {
             0 => return Ok(()),
-            count => count,
+            count => &buffer[..count],
         };
-        let mut rest = &buffer[..count];
-        while let Some((first, behind)) = rest.split_first() {
-            let Some((at, is_right)) = incoming else {
-                rest = behind;
-                match *first {
-                    SEND => incoming = Some((0, true)),
-                    RECEIVE => send(stream, pattern)?,
-                    ping => stream.write_all(&[!ping])?,
-                }
-                continue;
-            };
-            let (part, behind) = rest.split_at(rest.len().min(BYTES - at));
-            rest = behind;
-            let is_right = is_right && pattern.holds(at, part);
-            incoming = match at + part.len() {
-                BYTES => {
-                    stream.write_all(&[if is_right { RIGHT } else { WRONG }])?;
-                    None
-                }
-                at => Some((at, is_right)),
-            };
+        loop {
+            let outgoing = connection.outgoing(pattern);
+            if !outgoing.is_empty() {
+                let sent = stream.write(outgoing)?;
+                connection.sent(sent);
+            } else if !rest.is_empty() {
+                rest = &rest[connection.take(pattern, rest)..];
+            } else {
+                break;
+            }
         }
     }
 }
@@ -267,6 +258,7 @@ pub fn send(stream: &mut TcpStream, pattern: &Pattern) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trapline_abi::net::{RECEIVE, RIGHT, SEND, WRONG};
 
     /// Starts a peer in a thread and connects to it.
     fn connect() -> (TcpStream, UdpSocket) {

@@ -23,8 +23,8 @@ const PORTS: [&str; 2] = ["receiver", "sender"];
 const ATTEMPTS: u32 = 5000;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Last bytes of the addresses of the cards of both guests on a bridge.
-const STATIONS: [u8; 2] = [RECEIVER, SENDER];
+/// Prefix of the path of a descriptor that a program inherits.
+const INHERITED: &str = "/proc/self/fd/";
 
 /// Starts the other guest, and what connects it. Returns the option of a network card for a program that this process executes.
 ///
@@ -43,7 +43,8 @@ fn start_on_switch(path: &str, guest: &[String]) -> Result<String, String> {
     // The connections remain.
     let _remains = fs::remove_dir_all(&directory);
     let socket = started?;
-    Ok(format!("vhost-user=/proc/self/fd/{}", socket.into_raw_fd()))
+    let fd = socket.into_raw_fd();
+    Ok(format!("vhost-user=/proc/self/fd/{fd},{}", mac(SENDER)))
 }
 
 fn create_directory() -> io::Result<PathBuf> {
@@ -58,7 +59,7 @@ fn start_in(directory: &Path, path: &str, guest: &[String]) -> Result<UnixStream
     let [receiver, sender] = PORTS.map(|port| directory.join(port));
     start_switch(path, [&receiver, &sender]).map_err(|error| format!("{path}: {error}"))?;
     let socket = connect(&sender).map_err(|error| format!("{}: {error}", sender.display()))?;
-    let card = format!("vhost-user={}", receiver.display());
+    let card = format!("vhost-user={},{}", receiver.display(), mac(RECEIVER));
     start_receiver(guest, &card, None)?;
     Ok(socket)
 }
@@ -68,21 +69,20 @@ fn start_behind_bridge(by_kernel: bool, guest: &[String]) -> Result<String, Stri
     let taps = tap::start_bridge()?;
     let card = |tap: &OwnedFd, station: u8| {
         let kernel = if by_kernel { ",vhost=on" } else { "" };
-        format!(
-            "fd={},mac=02:00:00:00:00:{station:02x}{kernel}",
-            tap.as_raw_fd()
-        )
+        format!("fd={},{}{kernel}", tap.as_raw_fd(), mac(station))
     };
     let [receiver, sender] = taps;
-    start_receiver(
-        guest,
-        &card(&receiver, STATIONS[0]),
-        Some(receiver.as_raw_fd()),
-    )?;
-    let card = card(&sender, STATIONS[1]);
+    let fd = receiver.as_raw_fd();
+    start_receiver(guest, &card(&receiver, RECEIVER), Some(fd))?;
+    let card = card(&sender, SENDER);
     // It is inherited, and closed by the VMM.
     let _inherited = sender.into_raw_fd();
     Ok(card)
+}
+
+/// Returns the option with the address of a guest's card.
+fn mac(station: u8) -> String {
+    format!("mac=02:00:00:00:00:{station:02x}")
 }
 
 fn start_switch(path: &str, ports: [&Path; 2]) -> io::Result<Child> {
@@ -95,11 +95,12 @@ fn start_switch(path: &str, ports: [&Path; 2]) -> io::Result<Child> {
         command.args(["--sleep-after", "0"]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    spawn(&mut command, None)
+    spawn(&mut command, Vec::new())
 }
 
-/// Starts the receiver with a card, and waits until it receives. It inherits the descriptor of the card.
-fn start_receiver(words: &[String], card: &str, inherited: Option<RawFd>) -> Result<(), String> {
+/// Starts the receiver with a card, and waits until it receives. It inherits the descriptor of the card, and those of files in
+/// its words.
+fn start_receiver(words: &[String], card: &str, card_fd: Option<RawFd>) -> Result<(), String> {
     let start = || {
         let [program, arguments @ ..] = words else {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -107,13 +108,17 @@ fn start_receiver(words: &[String], card: &str, inherited: Option<RawFd>) -> Res
         let mut command = Command::new(program);
         command.args(["--net", card]).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let files = words
+            .iter()
+            .filter_map(|word| word.strip_prefix(INHERITED)?.parse().ok());
+        let inherited = files.chain(card_fd).collect();
         wait_for_receiver(&mut spawn(&mut command, inherited)?)
     };
     start().map_err(|error| format!("the receiving guest: {error}"))
 }
 
-/// Starts a child without the descriptors of this process but one, which is killed with it.
-fn spawn(command: &mut Command, inherited: Option<RawFd>) -> io::Result<Child> {
+/// Starts a child, which is killed with this process and inherits only some of its descriptors.
+fn spawn(command: &mut Command, inherited: Vec<RawFd>) -> io::Result<Child> {
     let prepare = move || {
         // SAFETY: takes numbers. The descriptors are closed by `exec`.
         unsafe {
@@ -124,9 +129,9 @@ fn spawn(command: &mut Command, inherited: Option<RawFd>) -> io::Result<Child> {
                 libc::CLOSE_RANGE_CLOEXEC,
             )
         };
-        if let Some(fd) = inherited {
+        for fd in &inherited {
             // SAFETY: changes flags of an open descriptor.
-            unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
+            unsafe { libc::fcntl(*fd, libc::F_SETFD, 0) };
         }
         limit_lifetime()
     };

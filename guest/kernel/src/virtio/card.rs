@@ -6,6 +6,7 @@
 
 use super::queue::{self, Queue, WRITE};
 use super::transport::{self, Access, Interrupts, Negotiated, QUEUE_NOTIFY};
+use trapline_workloads::packets::Link;
 use trapline_workloads::Reason;
 
 /// Feature: the device has an address (5.1.3).
@@ -149,8 +150,13 @@ impl Port {
         result
     }
 
+    /// Returns what `look` makes of a received frame, which may be read again.
+    pub fn peek<T>(&mut self, buffer: u16, length: usize, look: impl FnOnce(&[u8]) -> T) -> T {
+        look(self.frame(buffer, length))
+    }
+
     /// Makes a buffer available for a frame.
-    fn recycle(&mut self, buffer: u16) {
+    pub fn recycle(&mut self, buffer: u16) {
         self.push(buffer, MAX_FRAME, WRITE);
     }
 
@@ -221,13 +227,20 @@ impl<A: Access> Card<A> {
         Ok(card)
     }
 
-    /// Returns the number of buffers of the shorter queue.
-    pub fn buffers(&self) -> u64 {
+    /// Stops the device, which may still access buffers.
+    fn fail(&mut self, reason: Reason) -> Reason {
+        let stopped = transport::reset(&self.access);
+        let reason = stopped.err().unwrap_or(reason);
+        self.receiver.failure.get_or_insert(reason)
+    }
+}
+
+impl<A: Access> Link for Card<A> {
+    fn buffers(&self) -> u64 {
         self.receiver.count.min(self.transmitter.count).into()
     }
 
-    /// Notifies the device of buffers, unless it fetches them without.
-    pub fn notify(&mut self) {
+    fn notify(&mut self) {
         for (port, number) in [
             (&mut self.receiver, RECEIVE),
             (&mut self.transmitter, TRANSMIT),
@@ -238,11 +251,7 @@ impl<A: Access> Card<A> {
         }
     }
 
-    /// Waits until a frame is received.
-    ///
-    /// # Errors
-    /// The device needs a reset, receives nothing for too long, or has reported something impossible. It is reset.
-    pub fn wait(&mut self) -> Result<(), Reason> {
+    fn wait(&mut self) -> Result<(), Reason> {
         self.check()?;
         let waited = self
             .interrupts
@@ -250,32 +259,30 @@ impl<A: Access> Card<A> {
         waited.map_err(|reason| self.fail(reason))
     }
 
-    /// Checks that the device has reported nothing impossible.
-    ///
-    /// # Errors
-    /// It has. It is reset.
-    pub fn check(&mut self) -> Result<(), Reason> {
+    fn check(&mut self) -> Result<(), Reason> {
         match self.receiver.failure.or(self.transmitter.failure) {
             Some(reason) => Err(self.fail(reason)),
             None => Ok(()),
         }
     }
 
-    /// Ends interrupts until the next [`Self::wait`].
-    ///
-    /// # Errors
-    /// The device needs a reset. It is reset.
-    pub fn quiesce(&mut self) -> Result<(), Reason> {
+    fn quiesce(&mut self) -> Result<(), Reason> {
         self.receiver.queue.set_interrupt(false);
         let seen = self.access.interrupts();
         let acknowledged = self.interrupts.acknowledge(&self.access, seen);
         acknowledged.map_err(|reason| self.fail(reason))
     }
 
-    /// Stops the device, which may still access buffers.
-    fn fail(&mut self, reason: Reason) -> Reason {
-        let stopped = transport::reset(&self.access);
-        let reason = stopped.err().unwrap_or(reason);
-        self.receiver.failure.get_or_insert(reason)
+    #[inline(always)]
+    fn receive<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let (buffer, length) = self.receiver.receive()?;
+        Some(self.receiver.read(buffer, length, read))
+    }
+
+    #[inline(always)]
+    fn send(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        let buffer = self.transmitter.free();
+        let sent = buffer.map(|buffer| self.transmitter.send(buffer, length, fill));
+        sent.is_some()
     }
 }

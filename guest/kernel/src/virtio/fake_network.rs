@@ -109,6 +109,11 @@ impl FakeCard {
         self.0.borrow_mut().frames.extend(frames);
     }
 
+    /// Puts the first of the frames that have arrived into a buffer of the driver.
+    pub fn receive(&self) -> bool {
+        self.0.borrow_mut().receive()
+    }
+
     /// Returns true if the device was reset after its start.
     pub fn is_stopped(&self) -> bool {
         self.0.borrow().status == 0

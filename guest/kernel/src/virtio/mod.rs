@@ -8,14 +8,15 @@
 //! **Block device** (5.2): [`ring`] has the slots of requests, [`disk`] submits requests and waits for them,
 //! [`transfer`] performs those of a job with [`buffers`]; [`image`] is the disk of the machine.
 //!
-//! **Network card** (5.1): [`card`] sends and receives frames, [`stack`] is TCP/IP with the exchanges of a job;
-//! [`network`] is the card of the machine. [`packets`] sends numbered frames without a stack; [`switch`] is the card for
-//! these.
+//! **Network card** (5.1): [`card`] sends and receives frames, [`stack`] is TCP/IP over it, [`client`] performs the
+//! exchanges of a job. In another guest [`server`] answers them, and receives numbered frames
+//! ([`trapline_workloads::packets`]). [`network`] has the cards of the machine.
 //!
 //! Nothing here runs unless a job selects workload `block`, `files` or `net`, or the image is the other guest of `net`.
 
 mod buffers;
 mod card;
+mod client;
 mod disk;
 #[cfg(trapline_image)]
 mod image;
@@ -23,15 +24,13 @@ mod image;
 mod mmio;
 #[cfg(trapline_image)]
 mod network;
-mod packets;
 mod pci;
 #[cfg(trapline_image)]
 mod pci_bus;
 mod queue;
 mod ring;
+mod server;
 mod stack;
-#[cfg(trapline_image)]
-mod switch;
 mod transfer;
 mod transport;
 
@@ -44,11 +43,9 @@ pub use image::{find_mmio as find_disk, open, read_back, transfer};
 #[cfg(trapline_image)]
 pub use mmio::{Mmio, VECTOR};
 #[cfg(trapline_image)]
-pub use network::{exchange, open as open_network};
+pub use network::{exchange, open as open_network, open_link, receive_packets, send_packets};
 #[cfg(trapline_image)]
 pub use pci_bus::{registers as pci_registers, set_gap};
-#[cfg(trapline_image)]
-pub use switch::{open as open_switch, receive as receive_packets, send as send_packets};
 
 #[cfg(test)]
 pub mod fake;
@@ -60,5 +57,7 @@ mod network_tests;
 mod packet_tests;
 #[cfg(test)]
 mod pci_tests;
+#[cfg(test)]
+mod server_tests;
 #[cfg(test)]
 mod tests;

@@ -1,19 +1,30 @@
-//! The network card of the machine and the memory of its stack.
+//! The network cards of the machine, and their memory.
 
 use super::card::{self, Card};
+use super::client::Client;
 use super::mmio::{self, Mmio};
-use super::stack::{Memory, Stack};
+use super::server::Server;
+use super::stack::Memory;
 use super::transport::NETWORK;
 use crate::cpu::Global;
 use crate::interrupts::Apic;
-use crate::memory;
+use crate::{console, memory};
 use trapline_abi::net::Exchange;
-use trapline_abi::platform::NET_MMIO;
+use trapline_abi::packet::{Frames, READY};
+use trapline_abi::platform::{NET_MMIO, SWITCH_MMIO};
 use trapline_abi::Job;
+use trapline_workloads::packets::Sender;
 use trapline_workloads::Reason;
 
-/// The network of the machine, in memory of its own; `None` before it is opened.
-static STACK: Global<Option<Result<&'static mut Stack<Mmio>, Reason>>> = Global::new(None);
+/// Places of a card to a peer, and of one to another guest: a tap has the first place if there is no other.
+const TO_PEER: [u64; 2] = [NET_MMIO, SWITCH_MMIO];
+const TO_GUEST: [u64; 2] = [SWITCH_MMIO, NET_MMIO];
+
+/// The connection to the peer, in memory of its own; `None` before it is opened.
+static CLIENT: Global<Option<Result<&'static mut Client<Mmio>, Reason>>> = Global::new(None);
+
+/// The sender of frames; `None` before it is opened.
+static SENDER: Global<Option<Result<Sender<Card<Mmio>>, Reason>>> = Global::new(None);
 
 /// Connects to the peer at the first call.
 ///
@@ -22,8 +33,8 @@ static STACK: Global<Option<Result<&'static mut Stack<Mmio>, Reason>>> = Global:
 #[inline(never)]
 pub fn open(apic: Result<&Apic, Reason>, job: &Job) -> Result<(), Reason> {
     // SAFETY: nothing called here uses the network.
-    let stack = unsafe { STACK.get() };
-    let opened = stack.get_or_insert_with(|| connect(apic, job));
+    let client = unsafe { CLIENT.get() };
+    let opened = client.get_or_insert_with(|| connect(apic, job));
     opened.as_ref().map(drop).map_err(|reason| *reason)
 }
 
@@ -31,25 +42,81 @@ pub fn open(apic: Result<&Apic, Reason>, job: &Job) -> Result<(), Reason> {
 #[inline(never)]
 pub fn exchange(exchange: Exchange) -> Result<(), Reason> {
     // SAFETY: used for this call, during which no other code uses it.
-    match unsafe { STACK.get() } {
-        Some(Ok(stack)) => stack.exchange(exchange),
+    match unsafe { CLIENT.get() } {
+        Some(Ok(client)) => client.exchange(exchange),
         Some(Err(reason)) => Err(reason),
         None => Err("the network is not open"),
     }
 }
 
-fn connect(apic: Result<&Apic, Reason>, job: &Job) -> Result<&'static mut Stack<Mmio>, Reason> {
-    let absent = "the machine has no virtio-mmio network card";
-    let mmio = mmio::find(apic, job.ports, (NETWORK, NET_MMIO), absent)?;
-    let buffers = take(card::BYTES)?;
-    let memory = take(size_of::<Memory>())?.cast();
-    let place = take(size_of::<Stack<Mmio>>())?.cast::<Stack<Mmio>>();
-    // SAFETY: zeroed frames of RAM, which are identity-mapped, taken for these and never freed.
+/// Opens the card to another guest at the first call. It may be that to the peer, which is then no longer used.
+///
+/// # Errors
+/// There is no card, or it cannot be used.
+#[inline(never)]
+pub fn open_link(apic: Result<&Apic, Reason>, has_ports: bool) -> Result<(), Reason> {
+    // SAFETY: nothing called here uses the sender.
+    let sender = unsafe { SENDER.get() };
+    let open = || Sender::new(start(apic, has_ports, TO_GUEST)?);
+    let opened = sender.get_or_insert_with(open);
+    opened.as_ref().map(drop).map_err(|reason| *reason)
+}
+
+/// See [`trapline_workloads::System::send_packets`].
+#[inline(never)]
+pub fn send_packets(frames: Frames) -> Result<(), Reason> {
+    // SAFETY: used for this call, during which no other code uses it.
+    match unsafe { SENDER.get() } {
+        Some(Ok(sender)) => sender.send(frames),
+        Some(Err(reason)) => Err(reason),
+        None => Err("the card is not open"),
+    }
+}
+
+/// Serves another guest. Returns the reason why it ends.
+#[inline(never)]
+pub fn receive_packets(has_ports: bool) -> Reason {
+    let apic = Apic::open();
+    let apic = apic.as_ref().map_err(|reason| *reason);
+    let serve = || {
+        let card = start(apic, has_ports, TO_GUEST)?;
+        let mut server = Server::new(card, stack_memory()?)?;
+        console::write(READY.as_bytes());
+        server.serve()
+    };
+    serve().err().unwrap_or("it has ended")
+}
+
+fn connect(apic: Result<&Apic, Reason>, job: &Job) -> Result<&'static mut Client<Mmio>, Reason> {
+    let card = start(apic, job.ports, TO_PEER)?;
+    let client = Client::connect(card, stack_memory()?)?;
+    let place = take(size_of::<Client<Mmio>>())?.cast::<Client<Mmio>>();
+    // SAFETY: frames of RAM, which are identity-mapped, taken for it and never freed.
     unsafe {
-        let card = Card::start(mmio, buffers)?;
-        place.write(Stack::connect(card, Memory::initialise(memory))?);
+        place.write(client);
         Ok(&mut *place)
     }
+}
+
+/// Starts the card at the first of `places` that has one.
+fn start(
+    apic: Result<&Apic, Reason>,
+    has_ports: bool,
+    places: [u64; 2],
+) -> Result<Card<Mmio>, Reason> {
+    let absent = "the machine has no virtio-mmio network card";
+    let [first, second] = places.map(|place| (NETWORK, place));
+    let find = |place| mmio::find(apic, has_ports, place, absent);
+    let mmio = find(first).or_else(|_| find(second))?;
+    let buffers = take(card::BYTES)?;
+    // SAFETY: as in `connect`.
+    unsafe { Card::start(mmio, buffers) }
+}
+
+fn stack_memory() -> Result<&'static mut Memory, Reason> {
+    let memory = take(size_of::<Memory>())?.cast();
+    // SAFETY: zeroed frames, taken for it and never freed.
+    Ok(unsafe { Memory::initialise(memory) })
 }
 
 /// Takes zeroed frames.

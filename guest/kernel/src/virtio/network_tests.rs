@@ -1,13 +1,15 @@
 //! The driver of a network card against a device that may lie.
 
 use super::card::{Card, BYTES, MAX_FRAME};
+use super::client::Client;
 use super::fake::Memory;
 use super::fake_network::{Config, FakeCard, Lie, FEATURES};
-use super::stack::{self, Stack};
+use super::stack;
 use super::transport::{is_device, BLOCK, NETWORK};
 use std::boxed::Box;
 use std::vec::Vec;
 use trapline_abi::net::{Exchange, MAC};
+use trapline_workloads::packets::Link;
 use trapline_workloads::Reason;
 
 /// A card whose network answers each frame with the same frame, with its memory.
@@ -155,7 +157,7 @@ fn connect(config: Config, network: super::fake_network::Network) -> Result<(), 
     unsafe {
         let card = Card::start(fake, memory.start)?;
         let buffers = stack::Memory::initialise(buffers.start.cast());
-        let mut stack = Stack::connect(card, buffers)?;
+        let mut stack = Client::connect(card, buffers)?;
         stack.exchange(Exchange::UdpPing)
     }
 }

@@ -3,16 +3,16 @@
 use super::card::{Card, BYTES};
 use super::fake::Memory;
 use super::fake_network::{Config, FakeCard, Network};
-use super::packets::{Receiver, Sender};
 use std::boxed::Box;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::vec;
 use std::vec::Vec;
 use trapline_abi::packet::{
-    count_of, fill, number, number_of, ACKNOWLEDGED, ACKNOWLEDGEMENT, BURST, DAMAGED, DATA,
+    count_of, fill, number, number_of, Frames, ACKNOWLEDGED, ACKNOWLEDGEMENT, BURST, DAMAGED, DATA,
     RECEIVER, SENDER, WINDOW,
 };
+use trapline_workloads::packets::{Receiver, Sender};
 use trapline_workloads::Reason;
 
 fn card(config: Config, network: Network) -> (Card<FakeCard>, Memory) {
@@ -32,6 +32,9 @@ fn acknowledgement(count: u64) -> Vec<u8> {
 fn burst(mut answer: impl FnMut(u64) -> Vec<u64> + 'static) -> Result<(), Reason> {
     let mut expected = 0;
     let network = move |frame: &[u8]| {
+        if let Some(ping) = number(frame, SENDER, ACKNOWLEDGEMENT) {
+            return vec![acknowledgement(ping)];
+        }
         let sent = number(frame, SENDER, DATA).and_then(|it| count_of(it, frame.len()));
         assert_eq!(sent, Some(expected));
         expected += 1;
@@ -39,7 +42,7 @@ fn burst(mut answer: impl FnMut(u64) -> Vec<u64> + 'static) -> Result<(), Reason
     };
     let (card, _memory) = card(Config::default(), Box::new(network));
     let mut sender = Sender::new(card).unwrap();
-    sender.burst(64).and_then(|()| sender.burst(1500))
+    (sender.send(Frames::Burst(64))).and_then(|()| sender.send(Frames::Burst(1500)))
 }
 
 #[test]
@@ -75,8 +78,8 @@ fn ping(answer: impl Fn(u64) -> Vec<u64> + 'static) -> Result<(), Reason> {
         answer(sent).into_iter().map(acknowledgement).collect()
     };
     let (card, _memory) = card(Config::default(), Box::new(network));
-    let mut sender = Sender::new(card).unwrap();
-    (0..100).try_for_each(|_| sender.ping())
+    let mut sender = Sender::new(card)?;
+    (0..100).try_for_each(|_| sender.send(Frames::Ping))
 }
 
 #[test]
@@ -129,8 +132,8 @@ fn acknowledged(frames: Vec<Vec<u8>>) -> Vec<u64> {
     // SAFETY: the memory is exclusive and outlives the card.
     let card = unsafe { Card::start(fake.clone(), memory.start) };
     fake.deliver(frames);
-    let reason = Receiver::new(card.unwrap()).unwrap().serve();
-    assert_eq!(reason, "nothing happens");
+    let served = Receiver::default().serve(&mut card.unwrap());
+    assert_eq!(served, Err("nothing happens"));
     let answers = answers.borrow();
     answers.clone()
 }

@@ -5,7 +5,7 @@ use super::{Linux, LinuxVmm, GUEST_DISK};
 use crate::files;
 use crate::guest_disk::{job_with_disk, GuestDisk};
 use crate::launch::BootClock;
-use crate::network;
+use crate::network::{self, Receiver};
 use crate::process_guest::GuestCommand;
 use std::fs::File;
 use std::sync::Arc;
@@ -47,19 +47,34 @@ impl LinuxInVmm {
                 linux.with_tsc_rate(TscRate::host().hertz),
             ),
         };
+        let mut facts = linux.facts()?;
+        let switch = network::switch(settings, guest)?;
+        facts.extend(network::switch_facts(switch.as_deref())?);
         Ok(Self {
             initrd: linux.root.file()?,
-            facts: linux.facts()?,
+            facts,
             linux,
             vmm,
             settings: settings.clone(),
         })
     }
 
-    fn without_devices(&self, initrd: &Arc<File>, job: &Job) -> Command {
+    /// Returns the command that runs `job`, with this initramfs.
+    fn with_initrd(&self, initrd: &Arc<File>, job: &Job) -> Command {
         let initrd = |command: Command| command.arg_file(Arc::clone(initrd));
         self.linux
             .command(&self.vmm, &self.linux.kernel, initrd, job)
+    }
+
+    /// Returns the other guest of `command`, which gets the initramfs of that.
+    fn receiver(&self, command: &mut Command, initrd: &Arc<File>) -> Result<Receiver, Error> {
+        let path = format!("/proc/self/fd/{}", command.pass_file(Arc::clone(initrd)));
+        let initrd = |command: Command| command.arg(path);
+        let other = self
+            .linux
+            .command(&self.vmm, &self.linux.kernel, initrd, &Receiver::JOB);
+        let switch = self.settings.parts.get(Part::Switch)?;
+        Ok(Receiver::new(switch, other, &self.linux.guest))
     }
 }
 
@@ -71,26 +86,29 @@ fn in_qemu(settings: &Settings, accelerator: &'static str) -> Result<LinuxVmm, E
 impl GuestCommand for LinuxInVmm {
     fn command(&self, job: &Job) -> Result<Command, Error> {
         let disk = GuestDisk::new(&self.settings, job, Guest::Linux)?;
+        let cards = self.linux.guest.with_cards(job.run);
         let devices = Devices {
             disk: disk.is_some(),
             files: files::are_read(job),
-            card: network::is_measured(job),
+            card: cards.network || cards.packets,
         };
         if devices == Devices::default() {
-            return Ok(self.without_devices(&self.initrd, job));
+            return Ok(self.with_initrd(&self.initrd, job));
         }
         let initrd = with_drivers(&self.linux.root, &self.settings, devices)?;
         let initrd = Arc::new(memory_file("initramfs", &initrd)?);
         let job = network::job_with_card(&job_with_disk(job, GUEST_DISK));
-        let mut command = self.without_devices(&initrd, &job);
+        let mut command = self.with_initrd(&initrd, &job);
         if let Some(disk) = disk {
             command = match self.vmm {
                 LinuxVmm::Trapline(_) => disk.for_trapline_vmm(command),
                 LinuxVmm::Qemu { .. } => disk.for_qemu(command),
             };
         }
+        let receiver = || self.receiver(&mut command, &initrd);
+        let receiver = cards.packets.then(receiver).transpose()?;
         let agent = self.settings.parts.get(Part::Agent)?;
-        Ok(network::with_peer(command, agent, &job))
+        Ok(network::with_peers(command, agent, cards.network, receiver))
     }
 
     fn exit_codes(&self) -> ExitCodes {

@@ -44,7 +44,8 @@ pub struct Linux {
     /// Initramfs.
     pub root: Root,
     origin: String,
-    guest: GuestConfig,
+    /// Configuration of the guest.
+    pub guest: GuestConfig,
     /// Kernel options that depend on the VMM, after a space.
     vmm_options: String,
 }

@@ -9,7 +9,7 @@ use super::{add_qemu, GuestKind};
 use crate::files;
 use crate::guest_disk::job_with_disk;
 use crate::linux_guest::{with_drivers, Devices, Linux, LinuxVmm, GUEST_DISK};
-use crate::network::{self, TapDrivers};
+use crate::network::{self, Receiver, TapDrivers};
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_host::process::Command;
@@ -21,7 +21,7 @@ use trapline_sim::initramfs::{add_as, add_program, Archive};
 use trapline_sim::kernel::Maker;
 use trapline_sim::qemu::KVM_WITHOUT_PV_EOI;
 use trapline_sim::settings::Settings;
-use trapline_sim::{AGENT, VMM};
+use trapline_sim::{AGENT, SWITCH, VMM};
 
 /// Files of a Linux guest in the initramfs of the system that runs it.
 pub(super) const KERNEL: &str = "/trapline/kernel";
@@ -41,6 +41,8 @@ pub struct InnerLinux {
     /// Its initramfs.
     initrd: Vec<u8>,
     taps: TapDrivers,
+    /// The switch to another guest, if that is the way.
+    switch: Option<PathBuf>,
     /// Its file system, if it reads files.
     files: Option<Vec<u8>>,
 }
@@ -66,7 +68,7 @@ impl InnerLinux {
         let devices = Devices {
             disk: guest.disk_mib != 0,
             files: guest.file_mib != 0,
-            card: guest.network,
+            card: guest.network || guest.packets,
         };
         let initrd = with_drivers(&linux.root, settings, devices)?;
         Ok(Self {
@@ -75,6 +77,7 @@ impl InnerLinux {
             program,
             initrd,
             taps: TapDrivers::new(settings, guest)?,
+            switch: network::switch(settings, guest)?,
             files: match guest.file_mib {
                 0 => None,
                 large_mib => Some(files::ext4_bytes(settings, large_mib)?),
@@ -98,11 +101,15 @@ impl Contents for InnerLinux {
     fn facts(&self) -> Result<Facts, Error> {
         let mut facts = self.linux.facts()?;
         facts.extend([without_pv_eoi()]);
+        facts.extend(network::switch_facts(self.switch.as_deref())?);
         Ok(facts)
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
         self.taps.add_to(archive);
+        if let Some(switch) = &self.switch {
+            add_program(archive, SWITCH, switch)?;
+        }
         if let Some(files) = &self.files {
             archive.document(FILES_DISK, files.clone());
         }
@@ -119,15 +126,27 @@ impl Contents for InnerLinux {
     }
 
     fn command(&self, job: &Job) -> Command {
-        let initrd = |command: Command| command.arg(INITRD);
+        let linux = |job: &Job| {
+            let initrd = |command: Command| command.arg(INITRD);
+            self.linux
+                .command(&self.vmm, Path::new(KERNEL), initrd, job)
+        };
         let job = network::job_with_card(&job_with_disk(job, GUEST_DISK));
-        let command = self
-            .linux
-            .command(&self.vmm, Path::new(KERNEL), initrd, &job);
-        match self.vmm {
-            LinuxVmm::Trapline(_) => network::with_peer(vmm_with_disk(command, &job), AGENT, &job),
-            LinuxVmm::Qemu { .. } => qemu_with_disk(command, &job),
+        let command = linux(&job);
+        if let LinuxVmm::Qemu { .. } = self.vmm {
+            return qemu_with_disk(command, &job);
         }
+        let guest = &self.linux.guest;
+        let cards = guest.with_cards(job.run);
+        let receiver = || Receiver::new(SWITCH, linux(&Receiver::JOB), guest);
+        let receiver = cards.packets.then(receiver);
+        network::with_peers(vmm_with_disk(command, &job), AGENT, cards.network, receiver)
+    }
+
+    /// Another guest has as much memory.
+    fn memory_mib(&self, guest: &GuestConfig) -> u32 {
+        let other = if guest.packets { guest.memory_mib } else { 0 };
+        guest.memory_mib + guest.window_mib + guest.disk_mib + other
     }
 
     fn asks_offset(&self) -> bool {

@@ -145,10 +145,7 @@ fn innermost_contents(
             image,
             guest,
             taps: TapDrivers::new(settings, &guest)?,
-            switch: match guest.has_switch() {
-                true => Some(settings.parts.get(Part::Switch)?),
-                false => None,
-            },
+            switch: network::switch(settings, &guest)?,
         })),
         (_, Some(Vmm::Qemu(machine))) => Ok(Box::new(InnerQemu {
             qemu: settings.qemu()?,
@@ -240,9 +237,9 @@ impl Contents for InnerTraplineVmm {
     fn facts(&self) -> Result<Facts, Error> {
         let processor = ("processor".to_owned(), WITHOUT_SMAP.to_owned());
         let is_process = self.hypervisor == Hypervisor::Process;
-        let switch = self.switch.as_deref().map(network::switch_fact);
-        let facts = is_process.then_some(processor).into_iter();
-        Ok(facts.chain(switch.transpose()?).collect())
+        let mut facts = network::switch_facts(self.switch.as_deref())?;
+        facts.extend(is_process.then_some(processor));
+        Ok(facts)
     }
 
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
@@ -262,9 +259,10 @@ impl Contents for InnerTraplineVmm {
     fn command(&self, job: &Job) -> Command {
         let vmm = vmm_with_disk(Command::new(VMM), job);
         let command = image_command(vmm, self.hypervisor, IMAGE, &self.guest, job);
-        let receiver = || Receiver::new(SWITCH, VMM, self.hypervisor, IMAGE, &self.guest);
-        let receiver = network::sends_packets(job).then(receiver);
-        network::with_peers(command, AGENT, job, receiver)
+        let receiver = || Receiver::image(SWITCH, VMM, self.hypervisor, IMAGE, &self.guest);
+        let cards = self.guest.with_cards(job.run);
+        let receiver = cards.packets.then(receiver);
+        network::with_peers(command, AGENT, cards.network, receiver)
     }
 
     fn load_support(&self) -> LoadSupport {

@@ -188,18 +188,22 @@ fn left_out(request: &Request, config: &Config) -> Vec<LeftOut> {
         Some(reason) => vec![LeftOut { operations, reason }],
         None => {
             let mut all = left_out::of(environment, request.preset, operations, named);
-            all.extend(without_tap(request, environment));
             let default = Sizes::of(environment, request.preset).guest;
-            let guests = configured(default, request, config).guests;
-            all.extend(left_out::of_guests(guests, operations));
+            let guest = configured(default, request, config);
+            all.extend(without_tap(request, environment, &guest));
+            all.extend(left_out::of_guests(guest.guests, operations));
             all
         }
     }
 }
 
 /// Returns the operations that need a tap of this host, if there is none.
-fn without_tap(request: &Request, environment: EnvironmentId) -> Option<LeftOut> {
-    let operations = request.operations & trapline_abi::net::operations();
+fn without_tap(
+    request: &Request,
+    environment: EnvironmentId,
+    guest: &GuestConfig,
+) -> Option<LeftOut> {
+    let operations = request.operations & guest.operations_over_tap();
     let reason = request.without_taps.clone()?;
     let is_left_out = operations != 0 && environment.has_host_tap();
     is_left_out.then_some(LeftOut { operations, reason })
@@ -307,11 +311,9 @@ fn boot(
             _ => disk_mib,
         },
         file_mib: if reads_files { file_mib } else { 0 },
-        network: operations & trapline_abi::net::operations() != 0,
-        packets: operations & trapline_abi::packet::operations() != 0,
         ..sizes.guest
     };
-    let guest = configured(guest, request, config);
+    let guest = configured(guest, request, config).with_cards(operations);
     PlannedBoot {
         environment,
         replicate,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::block;
+use crate::overrides::Overrides;
 use crate::preset::Preset;
 use crate::request::usual_operations;
 use expect_test::expect;
@@ -321,4 +322,35 @@ fn network_without_taps_is_measured_on_simulated_machines_only() {
         assert_eq!(boot.job.selects(Op::TcpPing), !is_kvm);
         assert_eq!(boot.left_out.len(), usize::from(is_kvm));
     }
+}
+
+#[test]
+fn cards_and_taps_of_guests_follow_path_and_peer() {
+    let planned = |words: &[(&str, &str)], operation: Op| {
+        let mut overrides = Overrides::default();
+        for (name, value) in words {
+            overrides.set(name, value).unwrap();
+        }
+        let plan = expand(&Request {
+            configs: vec![EnvironmentId::KVM.into()],
+            ready: vec![EnvironmentId::KVM.into()],
+            operations: operation.bit() | Op::PortOut.bit(),
+            overrides,
+            boots: Some(1),
+            without_taps: Some("no taps".to_owned()),
+            ..Request::default()
+        });
+        let boot = plan.boots.into_iter().next().unwrap();
+        let guest = boot.guest;
+        (boot.job.selects(operation), guest.network, guest.packets)
+    };
+    let (guest, bridge) = (("peer", "guest"), ("path", "bridge"));
+    assert_eq!(planned(&[], Op::TcpPing), (false, false, false));
+    assert_eq!(planned(&[guest], Op::TcpPing), (true, false, true));
+    assert_eq!(
+        planned(&[guest, bridge], Op::TcpPing),
+        (false, false, false)
+    );
+    assert_eq!(planned(&[], Op::Packet64), (true, false, true));
+    assert_eq!(planned(&[bridge], Op::Packet64), (false, false, false));
 }

@@ -203,7 +203,7 @@ impl System for Fake {
             _ => Ok(()),
         }
     }
-    fn open_switch(&mut self) -> Result<(), Reason> {
+    fn open_link(&mut self) -> Result<(), Reason> {
         match self.defect {
             Defect::NoNetwork => Err("there is no switch"),
             _ => Ok(()),
