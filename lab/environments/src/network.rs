@@ -94,7 +94,7 @@ impl Receiver {
 pub fn switch(settings: &Settings, guest: &GuestConfig) -> Result<Option<PathBuf>, Error> {
     let has_switch = guest.packets && guest.path == GuestPath::Switch;
     let switch = has_switch.then(|| settings.parts.get(Part::Switch));
-    Ok(switch.transpose()?)
+    switch.transpose()
 }
 
 /// Returns the fact that identifies this switch.

@@ -108,3 +108,10 @@ fn numbered_frames_are_counted_between_exchanges() {
     }
     assert_eq!(acknowledged, [ACKNOWLEDGED, 2 * ACKNOWLEDGED]);
 }
+
+#[test]
+fn it_serves_until_its_card_fails() {
+    let (card, _, memory) = card(RECEIVER, Box::new(|_| Vec::new()));
+    let mut server = Server::new(card, memory).unwrap();
+    assert_eq!(server.serve(), Err("nothing happens"));
+}
