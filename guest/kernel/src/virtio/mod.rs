@@ -53,6 +53,8 @@ pub use switch::{open as open_switch, receive as receive_packets, send as send_p
 #[cfg(test)]
 pub mod fake;
 #[cfg(test)]
+pub mod fake_memory;
+#[cfg(test)]
 mod fake_network;
 #[cfg(test)]
 mod network_tests;

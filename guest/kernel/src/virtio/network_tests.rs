@@ -1,7 +1,7 @@
 //! The driver of a network card against a device that may lie.
 
 use super::card::{Card, BYTES, MAX_FRAME};
-use super::fake::Memory;
+use super::fake_memory::Memory;
 use super::fake_network::{Config, FakeCard, Lie, FEATURES};
 use super::stack::{self, Stack};
 use super::transport::{is_device, BLOCK, NETWORK};
