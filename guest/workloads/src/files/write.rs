@@ -1,8 +1,8 @@
 //! Writes to files.
 //!
 //! Each sample writes a version of the content of its own, so that a lost write is detected. After the measured time it is
-//! read back: from the disk, if the sample has called `sync`, from the cache otherwise. The content of the large file is the
-//! same in each part of it as long as the buffer, except for two words of each page.
+//! read back: from the disk, if the sample has called `sync`, from the cache otherwise. Each part of the large file that is as
+//! long as the buffer has the content of the first, except for two words of each page, which the measured time includes.
 
 use super::cache::{check_cache, check_cold, Counts, Failure};
 use super::series::{Access, Series, Sync, BUFFER, MOST_RANDOM};
@@ -89,12 +89,24 @@ impl Run {
 
     /// Fills the buffer with what a sample writes, except for two words of each page where calls share the buffer.
     fn fill(&self, buffer: &mut [u8], content: File) {
-        content.fill(0, buffer);
-        if !self.series.exceeds_buffer() {
-            for call in 0..self.series.calls {
-                content.stamp(self.offset(call), self.series.part(buffer, call));
-            }
+        if self.series.exceeds_buffer() {
+            return content.fill(0, buffer);
         }
+        for call in 0..self.series.calls {
+            content.fill(self.offset(call), self.series.part(buffer, call));
+        }
+    }
+
+    /// Returns true if a call has read what it wrote.
+    fn is_written(&self, call: u32, content: File, bytes: &[u8]) -> bool {
+        let offset = self.offset(call);
+        if !self.series.exceeds_buffer() {
+            return content.holds(offset, bytes);
+        }
+        let start = u64::from(call) * bytes.len() as u64 % BUFFER as u64;
+        let mut pages = bytes.chunks_exact(PAGE).zip((start..).step_by(PAGE));
+        content.is_stamped(offset, bytes)
+            && pages.all(|(page, at)| content.holds(at + WORD as u64, &page[WORD..PAGE - WORD]))
     }
 
     /// Performs the calls of a sample.
@@ -151,9 +163,8 @@ impl Run {
             let part = self.series.part(buffer, call);
             part.fill(0);
             let read = files.read(self.file, offset, part)?;
-            let start = u64::from(call) * part.len() as u64 % BUFFER as u64;
-            let is_whole = read == part.len() && content.is_stamped(offset, part);
-            ensure(is_whole && has_inner_words(content, start, part), LOST)?;
+            let is_whole = read == part.len();
+            ensure(is_whole && self.is_written(call, content, part), LOST)?;
         }
         match (self.sync, before, files.cache_counts()) {
             (Sync::Never, ..) => files.sync(self.file),
@@ -166,9 +177,3 @@ impl Run {
 }
 
 const NOT_ON_DISK: Reason = "what was written is in the cache only";
-
-/// Returns true if the pages of `bytes`, except for their first and last words, are the content from `offset`.
-fn has_inner_words(content: File, offset: u64, bytes: &[u8]) -> bool {
-    let mut pages = bytes.chunks_exact(PAGE).zip((offset..).step_by(PAGE));
-    pages.all(|(page, at)| content.holds(at + WORD as u64, &page[WORD..PAGE - WORD]))
-}

@@ -264,7 +264,7 @@ fn insn_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoo
     }
 }
 
-/// Returns the size in MiB of the large file of workload `files`: larger than the page cache of the image.
+/// Returns the default size in MiB of the large file of workload `files`: larger than the page cache of the image.
 fn file_mib(environment: EnvironmentId) -> u32 {
     match environment.clock().is_exact() {
         true => COUNTED_FILE_MIB,
@@ -295,23 +295,26 @@ fn boot(
         _ => (request.irq.conditions.clone(), request.irq.scheduling),
     };
     let disk_mib = request.block.mib(environment);
-    let file_mib = file_mib(environment);
-    let reads_files = operations & files::operations() != 0;
+    let uses_files = operations & files::operations() != 0;
     let guest = GuestConfig {
         scheduling,
         serial: conditions.loads.console().unwrap_or(Serial::Lines),
         window_mib: populate::window_mib(operations),
-        disk_mib: match (operations & trapline_abi::block::operations(), reads_files) {
-            (_, true) => files::disk_mib(file_mib),
-            (0, false) => 0,
+        disk_mib: match operations & trapline_abi::block::operations() {
+            0 => 0,
             _ => disk_mib,
         },
-        file_mib: if reads_files { file_mib } else { 0 },
+        file_mib: file_mib(environment),
         network: operations & trapline_abi::net::operations() != 0,
         packets: operations & trapline_abi::packet::operations() != 0,
         ..sizes.guest
     };
-    let guest = configured(guest, request, config);
+    let mut guest = configured(guest, request, config);
+    let file_mib = guest.file_mib;
+    match uses_files {
+        true => guest.disk_mib = files::disk_mib(file_mib),
+        false => guest.file_mib = 0,
+    }
     PlannedBoot {
         environment,
         replicate,
