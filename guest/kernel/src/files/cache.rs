@@ -8,7 +8,7 @@ mod frame;
 pub mod write_back;
 
 use self::frame::{Frame, Key, State, FREE, LISTS, NONE};
-use self::write_back::DirtyPages;
+use self::write_back::{DirtyPages, ALL};
 use super::archive::Extent;
 use crate::virtio::{Access, Disk, Kind, Request, SECTOR};
 use core::ops::Range;
@@ -49,6 +49,12 @@ impl Source {
     /// Returns the number of pages.
     pub fn pages(&self) -> u64 {
         self.extent.bytes.div_ceil(PAGE as u64)
+    }
+
+    /// Returns its sectors on the disk.
+    pub fn sectors(&self) -> Range<u64> {
+        let start = self.extent.sector;
+        start..start + self.extent.bytes.div_ceil(SECTOR)
     }
 }
 
@@ -283,7 +289,7 @@ impl<'a> Cache<'a> {
                         self.remove(frame);
                         return Ok(frame);
                     }
-                    State::Dirty => self.write_back(disk, None)?,
+                    State::Dirty => self.write_back(disk, ALL)?,
                     State::Free => return Ok(frame),
                 }
             }
@@ -323,12 +329,16 @@ impl<'a> Cache<'a> {
     ///
     /// # Errors
     /// The disk fails.
-    pub fn remove_all<A: Access>(&mut self, disk: &mut Disk<A>, file: u32) -> Result<(), Reason> {
-        self.write_back(disk, Some(file))?;
+    pub fn remove_all<A: Access>(
+        &mut self,
+        disk: &mut Disk<A>,
+        source: &Source,
+    ) -> Result<(), Reason> {
+        self.write_back(disk, source.sectors())?;
         self.await_all(disk)?;
         for frame in 0..FRAMES {
             let Frame { key, state, .. } = self.frames[frame];
-            if state == State::Valid && key.file == file {
+            if state == State::Valid && key.file == source.number {
                 self.remove(frame);
             }
         }

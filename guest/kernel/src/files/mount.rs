@@ -132,7 +132,7 @@ impl<A: Access> Files for Mount<'_, A> {
 
     fn sync(&mut self, file: u32) -> Result<(), Reason> {
         let source = self.source(file)?;
-        self.cache.sync(&mut self.disk, source.number)
+        self.cache.sync(&mut self.disk, &source)
     }
 
     fn close(&mut self, file: u32) {
@@ -145,7 +145,7 @@ impl<A: Access> Files for Mount<'_, A> {
         let open = self.open.get_mut(file as usize);
         let open = open.and_then(Option::as_mut).ok_or(NOT_OPEN)?;
         open.read_ahead = ReadAhead::NEW;
-        self.cache.remove_all(&mut self.disk, open.source.number)
+        self.cache.remove_all(&mut self.disk, &open.source)
     }
 
     fn cache_counts(&mut self) -> Result<CacheCounts, Reason> {

@@ -13,11 +13,15 @@
 use super::{Cache, Key, Source, State, FRAMES, PAGE, SECTORS};
 use crate::files::read_ahead::LARGEST;
 use crate::virtio::{Access, Disk, Kind, Request, SECTOR};
+use core::ops::Range;
 use trapline_workloads::Reason;
 
 /// Number of dirty pages at which the writer writes them back: a quarter of the cache. It first waits for what is being
 /// written, so that dirty pages and those being written are half of the cache at most, and half is left to readers.
 pub const MAX_DIRTY: usize = FRAMES / 4;
+
+/// Sectors of all files.
+pub const ALL: Range<u64> = 0..u64::MAX;
 
 /// Maximum number of pages of a request, as of one that reads ahead.
 const MAX_RUN: usize = LARGEST as usize;
@@ -48,7 +52,7 @@ impl Place {
 pub struct Tables {
     /// Places of the pages in frames that are dirty or being written.
     places: [Place; FRAMES],
-    /// The dirty frames.
+    /// The dirty frames, in the order of their sectors. The data of a file is contiguous, and so are its frames here.
     frames: [u16; FRAMES],
 }
 
@@ -71,9 +75,17 @@ impl<'a> DirtyPages<'a> {
         }
     }
 
-    fn push(&mut self, frame: usize) {
-        self.tables.frames[self.count] = frame as u16;
+    fn insert(&mut self, frame: usize) {
+        let at = self.index(self.place(frame).sector);
+        self.tables.frames.copy_within(at..self.count, at + 1);
+        self.tables.frames[at] = frame as u16;
         self.count += 1;
+    }
+
+    /// Returns the index of the first page from `sector` on.
+    fn index(&self, sector: u64) -> usize {
+        let frames = &self.tables.frames[..self.count];
+        frames.partition_point(|frame| self.place((*frame).into()).sector < sector)
     }
 
     fn place(&self, frame: usize) -> Place {
@@ -142,48 +154,41 @@ impl Cache<'_> {
         if self.frames[frame].state != State::Dirty {
             self.frames[frame].state = State::Dirty;
             self.dirty.tables.places[frame] = Place::of(source, page);
-            self.dirty.push(frame);
+            self.dirty.insert(frame);
         }
         if self.dirty.count < MAX_DIRTY {
             return Ok(());
         }
         self.await_all(disk)?;
-        self.write_back(disk, None)
+        self.write_back(disk, ALL)
     }
 
     /// Makes all writes to a file durable: writes its dirty pages, and when these requests are complete flushes the disk.
     ///
     /// # Errors
     /// The disk fails. Pages that may not be on the disk are dirty.
-    pub fn sync<A: Access>(&mut self, disk: &mut Disk<A>, file: u32) -> Result<(), Reason> {
-        self.write_back(disk, Some(file))?;
+    pub fn sync<A: Access>(&mut self, disk: &mut Disk<A>, source: &Source) -> Result<(), Reason> {
+        self.write_back(disk, source.sectors())?;
         self.await_all(disk)?;
         disk.flush()
     }
 
-    /// Submits the dirty pages, or only those of one file, in the order of their sectors.
+    /// Submits the dirty pages in this range of sectors, in their order.
     pub(super) fn write_back<A: Access>(
         &mut self,
         disk: &mut Disk<A>,
-        file: Option<u32>,
+        sectors: Range<u64>,
     ) -> Result<(), Reason> {
-        let all = self.dirty.count;
-        let Tables { places, frames } = &mut *self.dirty.tables;
-        let is_left = |frame: u16| {
-            let key = self.frames[usize::from(frame)].key;
-            file.is_some_and(|file| file != key.file)
-        };
-        let dirty = &mut frames[..all];
-        dirty.sort_unstable_by_key(|frame| (is_left(*frame), places[usize::from(*frame)].sector));
-        let end = dirty.partition_point(|frame| !is_left(*frame));
-        let mut start = 0;
-        while start < end {
-            let (first, length) = self.dirty.run(start, end);
+        let [start, end] = [sectors.start, sectors.end].map(|sector| self.dirty.index(sector));
+        let mut next = start;
+        while next < end {
+            let (first, length) = self.dirty.run(next, end);
             self.submit_write(disk, first, length)?;
-            start += length;
+            next += length;
         }
-        self.dirty.tables.frames.copy_within(end..all, 0);
-        self.dirty.count -= end;
+        let left = end..self.dirty.count;
+        self.dirty.tables.frames.copy_within(left, start);
+        self.dirty.count -= end - start;
         disk.notify();
         Ok(())
     }
@@ -230,7 +235,7 @@ impl Cache<'_> {
             let state = &mut self.frames[frame].state;
             if matches!(state, State::Dirty | State::Writing) {
                 *state = State::Dirty;
-                self.dirty.push(frame);
+                self.dirty.insert(frame);
             }
         }
     }
