@@ -272,6 +272,24 @@ fn file_mib(environment: EnvironmentId) -> u32 {
     }
 }
 
+/// Returns the guest with the devices that `operations` need. Workload `block` uses `disk_mib` of a disk.
+fn with_devices(guest: GuestConfig, operations: OpSet, disk_mib: u32) -> GuestConfig {
+    let needs = |set: OpSet| operations & set != 0;
+    let (disk_mib, file_mib) = match needs(files::operations()) {
+        true => (files::disk_mib(guest.file_mib), guest.file_mib),
+        false if needs(trapline_abi::block::operations()) => (disk_mib, 0),
+        false => (0, 0),
+    };
+    GuestConfig {
+        window_mib: populate::window_mib(operations),
+        disk_mib,
+        file_mib,
+        network: needs(trapline_abi::net::operations()),
+        packets: needs(trapline_abi::packet::operations()),
+        ..guest
+    }
+}
+
 fn boot(
     request: &Request,
     config: &Config,
@@ -294,27 +312,15 @@ fn boot(
         0 => (Conditions::default(), Scheduling::DEFAULT),
         _ => (request.irq.conditions.clone(), request.irq.scheduling),
     };
-    let disk_mib = request.block.mib(environment);
-    let uses_files = operations & files::operations() != 0;
     let guest = GuestConfig {
         scheduling,
         serial: conditions.loads.console().unwrap_or(Serial::Lines),
-        window_mib: populate::window_mib(operations),
-        disk_mib: match operations & trapline_abi::block::operations() {
-            0 => 0,
-            _ => disk_mib,
-        },
         file_mib: file_mib(environment),
-        network: operations & trapline_abi::net::operations() != 0,
-        packets: operations & trapline_abi::packet::operations() != 0,
         ..sizes.guest
     };
-    let mut guest = configured(guest, request, config);
-    let file_mib = guest.file_mib;
-    match uses_files {
-        true => guest.disk_mib = files::disk_mib(file_mib),
-        false => guest.file_mib = 0,
-    }
+    let guest = configured(guest, request, config);
+    let (disk_mib, file_mib) = (request.block.mib(environment), guest.file_mib);
+    let guest = with_devices(guest, operations, disk_mib);
     PlannedBoot {
         environment,
         replicate,
