@@ -15,8 +15,11 @@ pub const DIRECTORY: &str = "/trapline/files";
 /// Prefix of a line with what the page cache did in an operation: its name and the counts follow.
 pub const FACT_PREFIX: &str = "trapline-files-";
 
-/// Bytes beyond those of the large file that a disk needs for the other files and a file system, in MiB.
+/// Bytes beyond those of the large file that a disk needs for the other files, in MiB.
 const OTHERS_MIB: u32 = 16;
+
+/// Share of the large file that a file system needs, for inodes and bitmaps.
+const FILE_SYSTEM_SHARE: u32 = 32;
 
 /// Files per directory of the second level.
 const GROUP: u32 = 8;
@@ -34,7 +37,7 @@ pub fn operations() -> OpSet {
 
 /// Returns the size in MiB of a disk with all files, of which the large one has `large_mib`.
 pub const fn disk_mib(large_mib: u32) -> u32 {
-    large_mib + OTHERS_MIB
+    large_mib + large_mib / FILE_SYSTEM_SHARE + OTHERS_MIB
 }
 
 /// Files of equal size.

@@ -282,8 +282,8 @@ fn the_large_file_has_the_size_of_the_setting_and_fits_the_disk() {
         (plan.boots[0].job.file_mib, guest.file_mib, guest.disk_mib)
     };
     let writes = Op::WriteLarge.bit();
-    assert_eq!(sizes("kvm:file-mib=1024", writes), (1024, 1024, 1040));
-    assert_eq!(sizes("kvm", writes), (64, 64, 80));
+    assert_eq!(sizes("kvm:file-mib=1024", writes), (1024, 1024, 1072));
+    assert_eq!(sizes("kvm", writes), (64, 64, 82));
     assert_eq!(sizes("sim/kvm", writes), (8, 8, 24));
     assert_eq!(sizes("kvm:file-mib=1024", Op::Read4k1.bit()).2, 256);
     assert_eq!(sizes("kvm:file-mib=1024", Op::Getpid.bit()), (1024, 0, 0));
