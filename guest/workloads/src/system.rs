@@ -337,7 +337,7 @@ pub struct CacheCounts {
 pub struct Needed {
     /// Those in the cache.
     pub hits: u64,
-    /// Those that were not in the cache, or still being read ahead. A read waits for them.
+    /// Pages that were not in the cache, or still being read ahead. A read waits for them.
     pub misses: u64,
 }
 

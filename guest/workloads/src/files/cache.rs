@@ -1,4 +1,4 @@
-//! What the page cache did.
+//! Counts of the page cache, and conditions that they have to meet.
 
 use crate::measure::ensure;
 use crate::system::{CacheCounts, Files, Needed, Reason, System};
@@ -50,7 +50,7 @@ pub fn check_cold(difference: &CacheCounts, pages: u64, reason: Reason) -> Resul
     ensure(difference.fetched + kept >= pages, reason)
 }
 
-/// What the cache did in all samples.
+/// Sums of the counts of all samples.
 #[derive(Default)]
 pub struct Counts {
     pages: u64,

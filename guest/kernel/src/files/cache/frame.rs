@@ -29,7 +29,7 @@ pub enum State {
     Free = 0,
     /// A request that reads it is in flight.
     Reading,
-    /// As on the disk. This state and all behind it can be read.
+    /// Equal to the disk. In this state and in all that follow the page can be read.
     Valid,
     /// Changed since it was read or written back.
     Dirty,
