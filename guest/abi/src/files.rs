@@ -1,7 +1,7 @@
 //! Files of workload `files`: their paths, sizes and content.
 //!
-//! The lab writes them into a directory, a ustar archive or an ext4 file system; guests read them. The content is a
-//! function of file and offset, so that guests verify it without a copy.
+//! The lab writes them into a directory, a ustar archive or an ext4 file system; guests read and overwrite them. The content
+//! is a function of file and offset, so that guests verify it without a copy.
 
 use crate::block::mix;
 use crate::operation::OpSet;
@@ -15,11 +15,17 @@ pub const DIRECTORY: &str = "/trapline/files";
 /// Prefix of a line with what the page cache did in an operation: its name and the counts follow.
 pub const FACT_PREFIX: &str = "trapline-files-";
 
-/// Bytes beyond those of the large file that a disk needs for the other files and a file system, in MiB.
+/// Bytes beyond those of the large file that a disk needs for the other files, in MiB.
 const OTHERS_MIB: u32 = 16;
+
+/// Share of the large file that a file system needs, for inodes and bitmaps.
+const FILE_SYSTEM_SHARE: u32 = 32;
 
 /// Files per directory of the second level.
 const GROUP: u32 = 8;
+
+/// Index of the first file that exists only as new content of another.
+const FIRST_VERSION: u32 = 128;
 
 /// Longest path with its final zero.
 const LONGEST: usize = "large/g0/f00".len() + 1;
@@ -31,7 +37,7 @@ pub fn operations() -> OpSet {
 
 /// Returns the size in MiB of a disk with all files, of which the large one has `large_mib`.
 pub const fn disk_mib(large_mib: u32) -> u32 {
-    large_mib + OTHERS_MIB
+    large_mib + large_mib / FILE_SYSTEM_SHARE + OTHERS_MIB
 }
 
 /// Files of equal size.
@@ -112,6 +118,14 @@ impl File {
         path
     }
 
+    /// Returns the file whose content replaces this one in a write, which is another for each number below 128.
+    pub const fn version(self, number: u32) -> Self {
+        Self {
+            index: FIRST_VERSION + number % FIRST_VERSION,
+            ..self
+        }
+    }
+
     /// Returns the word of eight bytes at this index.
     #[inline]
     fn word(self, index: u64) -> u64 {
@@ -123,6 +137,15 @@ impl File {
     pub fn fill(self, offset: u64, bytes: &mut [u8]) {
         for (word, index) in bytes.chunks_exact_mut(WORD).zip(offset / WORD as u64..) {
             word.copy_from_slice(&self.word(index).to_le_bytes());
+        }
+    }
+
+    /// Writes the first and the last word of each page of the content from `offset`, see [`Self::is_stamped`].
+    #[inline]
+    pub fn stamp(self, offset: u64, bytes: &mut [u8]) {
+        for (page, at) in bytes.chunks_exact_mut(PAGE).zip((offset..).step_by(PAGE)) {
+            self.fill(at, &mut page[..WORD]);
+            self.fill(at + (PAGE - WORD) as u64, &mut page[PAGE - WORD..]);
         }
     }
 
@@ -143,7 +166,8 @@ impl File {
     }
 }
 
-const WORD: usize = size_of::<u64>();
+/// Bytes of a word of the content.
+pub const WORD: usize = size_of::<u64>();
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -201,6 +225,9 @@ mod tests {
         let mut bytes = [0; 2 * PAGE];
         one.fill(PAGE as u64, &mut bytes);
         assert!(one.holds(PAGE as u64, &bytes) && one.is_stamped(PAGE as u64, &bytes));
+        let mut stamped = [0; 2 * PAGE];
+        one.stamp(PAGE as u64, &mut stamped);
+        assert!(one.is_stamped(PAGE as u64, &stamped) && !one.holds(PAGE as u64, &stamped));
         assert!(!one.holds(0, &bytes) && !one.is_stamped(0, &bytes));
         assert!(!other.holds(PAGE as u64, &bytes) && !other.is_stamped(PAGE as u64, &bytes));
         bytes[PAGE + 100] ^= 1;

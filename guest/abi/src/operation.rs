@@ -345,6 +345,12 @@ operations! {
         "an open file of 1 MiB, of which no page is in the page cache, read by calls of 64 KiB";
     ReadLarge = 58, Files, "read-large", Bytes(1), Files,
         "an open file of many MiB, of which no page is in the page cache, read by calls of 64 KiB";
+    Write4kWarm = 59, Files, "write-4k-warm", Batch, Files,
+        "one write of 4 KiB to a random page of an open file, which is in the page cache, not written back";
+    Write4kFsync = 60, Files, "write-4k-fsync", Batch, Files,
+        "one write of 4 KiB to a random page of an open file and its write-back to the disk (fdatasync)";
+    WriteLarge = 61, Files, "write-large", Bytes(1), Files,
+        "an open file of many MiB overwritten by calls of 64 KiB and written back to the disk (fdatasync)";
     TcpPing = 88, Net, "tcp-ping", Batch, Network,
         "one byte sent to a peer over TCP, until its answer of one byte arrives";
     UdpPing = 89, Net, "udp-ping", Batch, Network,

@@ -1,7 +1,7 @@
 //! Files of a job: a directory, or the ext4 file system of a guest's disk. Their page cache is the kernel's.
 
 use crate::drivers;
-use crate::sys::{mount, mount_read_only};
+use crate::sys::{allow_writes, mount, mount_read_only};
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
@@ -22,6 +22,8 @@ const COUNTERS: &str = "/proc/self/io";
 /// Files below an open directory.
 pub struct Directory {
     root: File,
+    /// A disk is mounted, read-only until a file is opened for writing.
+    is_mounted: bool,
 }
 
 impl Directory {
@@ -39,7 +41,10 @@ impl Directory {
             None => File::open(DIRECTORY),
         };
         let root = root.map_err(|_| "this environment has no files")?;
-        Ok(Self { root })
+        Ok(Self {
+            root,
+            is_mounted: matches!(job.disk, Some(Disk::Device(_))),
+        })
     }
 }
 
@@ -54,13 +59,53 @@ fn mount_disk(device: &str) -> Result<(), Reason> {
     mounted.map_err(|_| "the file system of the disk cannot be mounted")
 }
 
-impl Files for Directory {
+impl Directory {
     #[inline(always)]
-    fn open(&mut self, path: &CStr) -> Result<u32, Reason> {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    fn open_with(&self, path: &CStr, access: libc::c_int) -> Result<u32, Reason> {
+        let flags = access | libc::O_CLOEXEC;
         // SAFETY: an open descriptor, and a string that outlives the call.
         let file = unsafe { libc::openat(self.root.as_raw_fd(), path.as_ptr(), flags) };
         u32::try_from(file).map_err(|_| "a file cannot be opened")
+    }
+}
+
+impl Files for Directory {
+    #[inline(always)]
+    fn open(&mut self, path: &CStr) -> Result<u32, Reason> {
+        self.open_with(path, libc::O_RDONLY)
+    }
+
+    fn open_for_writing(&mut self, path: &CStr) -> Result<u32, Reason> {
+        if self.is_mounted {
+            allow_writes(PLACE).map_err(|_| "the file system cannot be mounted for writing")?;
+        }
+        self.open_with(path, libc::O_RDWR)
+    }
+
+    #[inline(always)]
+    fn write(&mut self, file: u32, offset: u64, bytes: &[u8]) -> Result<(), Reason> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let rest = &bytes[done..];
+            let at = (offset + done as u64) as i64;
+            // SAFETY: a buffer of this length; the kernel checks the descriptor.
+            let written =
+                unsafe { libc::pwrite(file as i32, rest.as_ptr().cast(), rest.len(), at) };
+            match usize::try_from(written) {
+                Ok(0) | Err(_) => return Err("a file cannot be written"),
+                Ok(written) => done += written,
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn sync(&mut self, file: u32) -> Result<(), Reason> {
+        // SAFETY: takes a number, which the kernel checks.
+        match unsafe { libc::fdatasync(file as i32) } {
+            0 => Ok(()),
+            _ => Err("a file cannot be written to the disk"),
+        }
     }
 
     #[inline(always)]
@@ -100,6 +145,7 @@ impl Files for Directory {
         Ok(CacheCounts {
             fetched: bytes / PAGE as u64,
             needed: None,
+            written: None,
         })
     }
 }

@@ -30,6 +30,14 @@ pub fn mount_read_only(source: &str, kind: &str, at: &str) -> io::Result<()> {
     mount_with(source, kind, at, libc::MS_RDONLY | libc::MS_NOATIME)
 }
 
+/// Allows writes to the file system that [`mount_read_only`] mounted at `at`.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn allow_writes(at: &str) -> io::Result<()> {
+    mount_with("none", "none", at, libc::MS_REMOUNT | libc::MS_NOATIME)
+}
+
 fn mount_with(source: &str, kind: &str, at: &str, flags: libc::c_ulong) -> io::Result<()> {
     if !Path::new(at).exists() {
         fs::create_dir(at)?;

@@ -22,7 +22,7 @@ use crate::layers::{Hypervisor, Machine};
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Halt, Pin};
 use std::ops::RangeInclusive;
-use trapline_abi::job::Zeroing;
+use trapline_abi::job::{Zeroing, MOST_FILE_MIB};
 
 /// A setting.
 #[derive(Debug)]
@@ -282,6 +282,16 @@ pub const SETTINGS: &[Setting] = &[
         apply: |value, guest| guest.zeroing = Zeroing::ALL[value.choice()],
         format: 21,
         help: "Zeroing of the image's memory in workload basic: in the allocation or while idle, with ordinary or non-temporal stores (docs/memory.md)",
+        ..ROW
+    },
+    Setting {
+        name: "file-mib",
+        column: "file_mib",
+        value_type: ValueType::Number(8..=MOST_FILE_MIB),
+        supported_by: |id| !id.clock().is_exact(),
+        apply: |value, guest| guest.file_mib = value.number(),
+        format: 24,
+        help: "Size in MiB of the large file of workload files (docs/files.md) [default: 64]",
         ..ROW
     },
     Setting {

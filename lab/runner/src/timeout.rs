@@ -1,8 +1,8 @@
 //! Time limits of boots: many times what they usually take.
 
 use std::time::Duration;
-use trapline_abi::block;
 use trapline_abi::job::WaitMode;
+use trapline_abi::{block, Op};
 use trapline_model::{irq, populate, Clock, PlannedBoot};
 
 /// Limit for one run of a simulated machine.
@@ -17,7 +17,7 @@ pub fn default_timeout(boot: &PlannedBoot) -> Duration {
         Clock::Wall => WALL,
         Clock::Insn | Clock::InsnVmx => EXACT,
     };
-    base + interrupts(boot) + memory(boot) + disk(boot)
+    base + interrupts(boot) + memory(boot) + disk(boot) + large_file(boot)
 }
 
 /// Limit for a disk: each operation fills it and reads it back at 10 MB/s, and its requests take 10 s.
@@ -25,6 +25,12 @@ fn disk(boot: &PlannedBoot) -> Duration {
     let operations = (boot.job.run & block::operations()).count_ones();
     let all = Duration::from_secs(u64::from(boot.job.disk_mib) / 10 + 10);
     all * operations
+}
+
+/// Limit for a large file: each operation reads or writes it some ten times, at 100 MB/s, as do those who prepare it.
+fn large_file(boot: &PlannedBoot) -> Duration {
+    let operations = boot.job.run & (Op::ReadLarge.bit() | Op::WriteLarge.bit());
+    Duration::from_secs(u64::from(boot.job.file_mib) / 10) * operations.count_ones()
 }
 
 /// Limit for populating large regions.

@@ -5,7 +5,7 @@ use trapline_tests::measurements::{cell, fastest};
 use trapline_tests::run::Place;
 use trapline_tests::{has_qemu, skip};
 
-const OPERATIONS: [&str; 8] = [
+const OPERATIONS: [&str; 11] = [
     "open",
     "read-1k",
     "read-64k",
@@ -14,6 +14,18 @@ const OPERATIONS: [&str; 8] = [
     "read-1m-warm",
     "read-1m-cold",
     "read-large",
+    "write-4k-warm",
+    "write-4k-fsync",
+    "write-large",
+];
+
+/// Operations that need a disk, and a cache that can be emptied.
+const COLD: [&str; 5] = [
+    "read-4k-cold",
+    "read-1m-cold",
+    "read-large",
+    "write-4k-fsync",
+    "write-large",
 ];
 
 fn measure(place: &Place, environment: &str, words: &[&str]) -> Value {
@@ -52,6 +64,13 @@ fn check_image(json: &Value, environment: &str) {
         count(&random, "misses") > count(&random, "hits"),
         "{random}"
     );
+    assert!(of("write-4k-fsync") > 2.0 * of("write-4k-warm"), "{json:#}");
+    let warm = fact(json, environment, "write-4k-warm");
+    assert_eq!(count(&warm, "written to it"), 0, "{warm}");
+    for operation in ["write-4k-fsync", "write-large"] {
+        let fact = fact(json, environment, operation);
+        assert_eq!(count(&fact, "written to it"), count(&fact, "pages needed"));
+    }
 }
 
 #[test]
@@ -113,7 +132,7 @@ fn files_in_memory_are_never_cold() {
     let json = measure(&Place::new(), "sim/linux", &[]);
     for operation in OPERATIONS {
         let measured = cell(&json, "sim/linux", operation);
-        match operation.ends_with("cold") || operation == "read-large" {
+        match COLD.contains(&operation) {
             false => assert_eq!(measured["boots"], 2, "{measured:#}"),
             true => {
                 let reason = measured["skip"].as_str().expect("it is skipped");

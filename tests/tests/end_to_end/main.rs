@@ -32,6 +32,7 @@ mod intel;
 mod ipc;
 mod irq;
 mod kernel_build;
+mod killed;
 mod linux;
 mod measured;
 mod misbehaviour;

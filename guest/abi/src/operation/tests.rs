@@ -47,7 +47,12 @@ fn only_bandwidth_improves_upwards() {
     for op in Op::ALL {
         let is_stream = matches!(
             op,
-            Op::TcpSend | Op::TcpReceive | Op::Read1mWarm | Op::Read1mCold | Op::ReadLarge
+            Op::TcpSend
+                | Op::TcpReceive
+                | Op::Read1mWarm
+                | Op::Read1mCold
+                | Op::ReadLarge
+                | Op::WriteLarge
         );
         let is_rate = op.workload() == Workload::Stream || is_stream;
         assert_eq!(op.unit() == Unit::Rate, is_rate, "{op:?}");

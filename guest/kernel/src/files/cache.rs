@@ -1,9 +1,14 @@
 //! Page cache: a bounded number of frames with pages of files, found by a hash table.
 //!
-//! A page is free, being read, or valid. The replaced page is chosen by the clock algorithm among those that were not used
-//! again since it last passed. It takes frames in the order of their addresses, so pages that are read together are mostly
-//! adjacent, and then one request.
+//! A page is free, being read, valid, dirty or being written. The replaced page is chosen by the clock algorithm among those
+//! that were not used again since it last passed. It takes frames in the order of their addresses, so pages that are read
+//! together are mostly adjacent, and then one request. [`write_back`] writes dirty pages.
 
+mod frame;
+pub mod write_back;
+
+use self::frame::{Frame, Key, State, FREE, LISTS, NONE};
+use self::write_back::{DirtyPages, ALL};
 use super::archive::Extent;
 use crate::virtio::{Access, Disk, Kind, Request, SECTOR};
 use core::ops::Range;
@@ -24,63 +29,11 @@ const SECTORS: u64 = PAGE as u64 / SECTOR;
 /// Maximum number of requests in flight, which any suitable disk has room for.
 const MAX_IN_FLIGHT: u32 = 32;
 
-/// Lists of the hash table.
-const LISTS: usize = 2 * FRAMES;
-
-/// No frame.
-const NONE: u16 = u16::MAX;
-
-/// Page of a file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Key {
-    file: u32,
-    page: u32,
-}
-
-impl Key {
-    /// Returns its list: by multiplicative hashing (Knuth, volume 3, 6.4).
-    fn list(self) -> usize {
-        let both = u64::from(self.file) << 32 | u64::from(self.page);
-        (both.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % LISTS
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Free = 0,
-    /// A request for it is in flight.
-    Reading,
-    Valid,
-}
-
-/// A frame and its page.
-#[derive(Clone, Copy)]
-struct Frame {
-    key: Key,
-    state: State,
-    /// It was used again since the clock last passed.
-    used_again: bool,
-    /// It was used once.
-    used: bool,
-    /// Next frame of the list.
-    next: u16,
-    /// Frames of the request that begins with this one.
-    run: u16,
-}
-
-const FREE: Frame = Frame {
-    key: Key { file: 0, page: 0 },
-    state: State::Free,
-    used_again: false,
-    used: false,
-    next: NONE,
-    run: 0,
-};
-
 /// Memory of the tables of a cache. All zero is valid.
 pub struct Tables {
     frames: [Frame; FRAMES],
     lists: [u16; LISTS],
+    dirty: write_back::Tables,
 }
 
 /// File of a page cache.
@@ -97,6 +50,12 @@ impl Source {
     pub fn pages(&self) -> u64 {
         self.extent.bytes.div_ceil(PAGE as u64)
     }
+
+    /// Returns its sectors on the disk.
+    pub fn sectors(&self) -> Range<u64> {
+        let start = self.extent.sector;
+        start..start + self.extent.bytes.div_ceil(SECTOR)
+    }
 }
 
 /// The cache of one disk.
@@ -109,6 +68,7 @@ pub struct Cache<'a> {
     in_flight: u32,
     fetched: u64,
     needed: Needed,
+    dirty: DirtyPages<'a>,
 }
 
 impl<'a> Cache<'a> {
@@ -118,7 +78,11 @@ impl<'a> Cache<'a> {
     /// `memory` is page-aligned and exclusive, has [`BYTES`], its physical address is the same, and it outlives the
     /// cache and the disk.
     pub unsafe fn new(memory: *mut u8, tables: &'a mut Tables) -> Self {
-        let Tables { frames, lists } = tables;
+        let Tables {
+            frames,
+            lists,
+            dirty,
+        } = tables;
         frames.fill(FREE);
         lists.fill(NONE);
         Self {
@@ -129,6 +93,7 @@ impl<'a> Cache<'a> {
             in_flight: 0,
             fetched: 0,
             needed: Needed::default(),
+            dirty: DirtyPages::new(dirty),
         }
     }
 
@@ -137,6 +102,7 @@ impl<'a> Cache<'a> {
         CacheCounts {
             fetched: self.fetched,
             needed: Some(self.needed),
+            written: Some(self.dirty.written),
         }
     }
 
@@ -169,11 +135,7 @@ impl<'a> Cache<'a> {
             page: page as u32,
         };
         let found = self.find(key);
-        let is_hit = found.is_some_and(|frame| self.frames[frame].state == State::Valid);
-        match is_hit {
-            true => self.needed.hits += 1,
-            false => self.needed.misses += 1,
-        }
+        let is_hit = self.count(found);
         let frame = match (found, wanted(found.is_none())) {
             (Some(frame), None) if is_hit => frame,
             (_, pages) => {
@@ -185,12 +147,21 @@ impl<'a> Cache<'a> {
                 self.wait_for(disk, key)?
             }
         };
-        let used = &mut self.frames[frame];
-        used.used_again = used.used;
-        used.used = true;
-        // SAFETY: a frame of the memory, which no request in flight writes, since it is valid, and which is not replaced
+        self.frames[frame].mark_used();
+        // SAFETY: a frame of the memory, which no request in flight changes, since it can be read, and which is not replaced
         // while the cache is borrowed.
         Ok(unsafe { &*self.address(frame).cast() })
+    }
+
+    /// Counts a hit or a miss of a page in this frame, if in any. Returns true if it is a hit.
+    #[inline(always)]
+    fn count(&mut self, found: Option<usize>) -> bool {
+        let is_hit = found.is_some_and(|frame| self.frames[frame].state >= State::Valid);
+        match is_hit {
+            true => self.needed.hits += 1,
+            false => self.needed.misses += 1,
+        }
+        is_hit
     }
 
     fn address(&self, frame: usize) -> *mut u8 {
@@ -201,7 +172,7 @@ impl<'a> Cache<'a> {
     fn wait_for<A: Access>(&mut self, disk: &mut Disk<A>, key: Key) -> Result<usize, Reason> {
         loop {
             let frame = self.find(key).ok_or("the page cache is too small")?;
-            if self.frames[frame].state == State::Valid {
+            if self.frames[frame].state >= State::Valid {
                 return Ok(frame);
             }
             self.wait(disk)?;
@@ -226,7 +197,7 @@ impl<'a> Cache<'a> {
                 continue;
             }
             let frame = self.take(disk)?;
-            self.insert(frame, key);
+            self.insert(frame, key, State::Reading);
             if !run.extends(frame, page) {
                 self.submit(disk, source, run)?;
                 run = Run {
@@ -251,10 +222,7 @@ impl<'a> Cache<'a> {
         if run.count == 0 {
             return Ok(());
         }
-        while self.in_flight >= MAX_IN_FLIGHT {
-            disk.notify();
-            self.wait(disk)?;
-        }
+        self.await_slot(disk)?;
         let sector = run.page * SECTORS;
         let left = source.extent.bytes.div_ceil(SECTOR) - sector;
         let sectors = left.min(u64::from(run.count) * SECTORS);
@@ -271,11 +239,29 @@ impl<'a> Cache<'a> {
         Ok(())
     }
 
+    /// Waits until another request may be submitted.
+    #[inline(always)]
+    fn await_slot<A: Access>(&mut self, disk: &mut Disk<A>) -> Result<(), Reason> {
+        while self.in_flight >= MAX_IN_FLIGHT {
+            disk.notify();
+            self.wait(disk)?;
+        }
+        Ok(())
+    }
+
     /// Waits for completed requests, whose pages become valid.
     fn wait<A: Access>(&mut self, disk: &mut Disk<A>) -> Result<(), Reason> {
         if self.in_flight == 0 {
             return Err("the page cache waits for a page that was not requested");
         }
+        let completed = self.complete(disk);
+        if completed.is_err() {
+            self.keep_dirty();
+        }
+        completed
+    }
+
+    fn complete<A: Access>(&mut self, disk: &mut Disk<A>) -> Result<(), Reason> {
         disk.wait()?;
         while let Some(tag) = disk.complete()? {
             let first = usize::from(tag);
@@ -288,7 +274,8 @@ impl<'a> Cache<'a> {
         Ok(())
     }
 
-    /// Takes a frame for another page.
+    /// Takes a frame for another page. Inlined, because it was when reads alone took frames: their figures are the same.
+    #[inline(always)]
     fn take<A: Access>(&mut self, disk: &mut Disk<A>) -> Result<usize, Reason> {
         loop {
             // Twice: the first time the clock may only clear what it finds used.
@@ -297,12 +284,13 @@ impl<'a> Cache<'a> {
                 self.hand = (self.hand + 1) % FRAMES;
                 let found = &mut self.frames[frame];
                 match found.state {
-                    State::Reading => {}
-                    State::Valid if found.used_again => found.used_again = false,
+                    State::Reading | State::Writing => {}
+                    State::Valid | State::Dirty if found.used_again => found.used_again = false,
                     State::Valid => {
                         self.remove(frame);
                         return Ok(frame);
                     }
+                    State::Dirty => self.write_back(disk, ALL)?,
                     State::Free => return Ok(frame),
                 }
             }
@@ -311,11 +299,11 @@ impl<'a> Cache<'a> {
         }
     }
 
-    fn insert(&mut self, frame: usize, key: Key) {
+    fn insert(&mut self, frame: usize, key: Key, state: State) {
         let list = &mut self.lists[key.list()];
         self.frames[frame] = Frame {
             key,
-            state: State::Reading,
+            state,
             next: *list,
             ..FREE
         };
@@ -338,17 +326,20 @@ impl<'a> Cache<'a> {
         self.frames[frame] = FREE;
     }
 
-    /// Removes all pages of a file. Waits for requests in flight before.
+    /// Removes all pages of a file. Writes its dirty pages back and waits for requests in flight before.
     ///
     /// # Errors
     /// The disk fails.
-    pub fn remove_all<A: Access>(&mut self, disk: &mut Disk<A>, file: u32) -> Result<(), Reason> {
-        while self.in_flight > 0 {
-            self.wait(disk)?;
-        }
+    pub fn remove_all<A: Access>(
+        &mut self,
+        disk: &mut Disk<A>,
+        source: &Source,
+    ) -> Result<(), Reason> {
+        self.write_back(disk, source.sectors())?;
+        self.await_all(disk)?;
         for frame in 0..FRAMES {
             let Frame { key, state, .. } = self.frames[frame];
-            if state == State::Valid && key.file == file {
+            if state == State::Valid && key.file == source.number {
                 self.remove(frame);
             }
         }

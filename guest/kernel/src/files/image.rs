@@ -4,7 +4,7 @@ use super::cache::BYTES;
 use super::mount::{Mount, Tables};
 use crate::cpu::Global;
 use crate::interrupts::Apic;
-use crate::memory::take_last_frames;
+use crate::memory::{take_last_frames, FRAME};
 use crate::virtio::{find_disk, Disk, Mmio, RING_BYTES};
 use core::mem::{size_of, MaybeUninit};
 use core::ptr;
@@ -34,7 +34,8 @@ pub fn files(apic: Result<&Apic, Reason>, job: &Job) -> Result<&'static mut dyn 
     // SAFETY: nothing called here uses the archive.
     let area = unsafe { MOUNT.get() };
     if area.is_null() {
-        let new = take_last_frames(size_of::<Area>() as u64).ok_or(NO_MEMORY)? as *mut Area;
+        let bytes = size_of::<Area>().next_multiple_of(FRAME as usize);
+        let new = take_last_frames(bytes as u64).ok_or(NO_MEMORY)? as *mut Area;
         // SAFETY: frames of RAM, which are identity-mapped, taken for the archive and never freed. Zeros are valid tables.
         unsafe {
             new.write_bytes(0, 1);

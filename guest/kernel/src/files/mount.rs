@@ -1,4 +1,4 @@
-//! An archive on a disk as a read-only file system.
+//! An archive on a disk as a file system. Files can be overwritten within their length, but neither grow nor be created.
 
 use super::archive::{self, Index, BLOCK};
 use super::cache::{self, Cache, Source, PAGE};
@@ -67,6 +67,15 @@ impl<'a, A: Access> Mount<'a, A> {
     }
 }
 
+impl<A> Mount<'_, A> {
+    /// Returns an open file.
+    fn source(&self, file: u32) -> Result<Source, Reason> {
+        let open = self.open.get(file as usize);
+        let open = open.and_then(Option::as_ref).ok_or(NOT_OPEN)?;
+        Ok(open.source)
+    }
+}
+
 impl<A: Access> Files for Mount<'_, A> {
     fn open(&mut self, path: &CStr) -> Result<u32, Reason> {
         let number = self.index.find(path.to_bytes());
@@ -103,6 +112,29 @@ impl<A: Access> Files for Mount<'_, A> {
         Ok(count)
     }
 
+    fn write(&mut self, file: u32, offset: u64, bytes: &[u8]) -> Result<(), Reason> {
+        let source = self.source(file)?;
+        let end = offset.checked_add(bytes.len() as u64);
+        if end.is_none_or(|end| end > source.extent.bytes) {
+            return Err("a write exceeds the file, whose length is fixed");
+        }
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let (page, start) = (at / PAGE as u64, (at % PAGE as u64) as usize);
+            let part = &bytes[done..bytes.len().min(done + PAGE - start)];
+            self.cache
+                .write(&mut self.disk, &source, page, start, part)?;
+            done += part.len();
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, file: u32) -> Result<(), Reason> {
+        let source = self.source(file)?;
+        self.cache.sync(&mut self.disk, &source)
+    }
+
     fn close(&mut self, file: u32) {
         if let Some(open) = self.open.get_mut(file as usize) {
             *open = None;
@@ -113,7 +145,7 @@ impl<A: Access> Files for Mount<'_, A> {
         let open = self.open.get_mut(file as usize);
         let open = open.and_then(Option::as_mut).ok_or(NOT_OPEN)?;
         open.read_ahead = ReadAhead::NEW;
-        self.cache.remove_all(&mut self.disk, open.source.number)
+        self.cache.remove_all(&mut self.disk, &open.source)
     }
 
     fn cache_counts(&mut self) -> Result<CacheCounts, Reason> {

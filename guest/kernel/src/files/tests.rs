@@ -3,7 +3,8 @@
 use super::archive::{self, Index, BLOCK, MAX_FILES};
 use super::cache::{BYTES, FRAMES, PAGE};
 use super::mount::{Mount, Tables};
-use crate::virtio::fake::{Config, Fake, Lie, Memory};
+use crate::virtio::fake::{Config, Fake, Lie};
+use crate::virtio::fake_memory::Memory;
 use crate::virtio::{Disk, RING_BYTES};
 use proptest::prelude::*;
 use std::alloc::{alloc_zeroed, Layout};
@@ -13,9 +14,9 @@ use trapline_abi::files::{Class, File};
 use trapline_workloads::{Files, Needed, Reason};
 
 /// MiB of the device.
-const MIB: usize = 12;
+pub const MIB: usize = 12;
 /// MiB of the large file.
-const LARGE_MIB: u32 = 8;
+pub const LARGE_MIB: u32 = 8;
 
 /// Returns all-zero tables, which are never freed.
 fn zeroed<T>() -> &'static mut T {
@@ -24,7 +25,7 @@ fn zeroed<T>() -> &'static mut T {
 }
 
 /// Appends a file or directory to an archive.
-fn append(archive: &mut tar::Builder<Vec<u8>>, path: &str, content: &[u8]) {
+pub fn append(archive: &mut tar::Builder<Vec<u8>>, path: &str, content: &[u8]) {
     let mut header = tar::Header::new_ustar();
     header.set_path(path).unwrap();
     if path.ends_with('/') {
@@ -36,7 +37,7 @@ fn append(archive: &mut tar::Builder<Vec<u8>>, path: &str, content: &[u8]) {
 }
 
 /// Returns an archive with the files of the workload.
-fn archive() -> Vec<u8> {
+pub fn archive() -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     append(&mut archive, "64k/", &[]);
     for file in File::all() {
@@ -79,9 +80,9 @@ fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-type Mounted = (Mount<'static, Fake>, Fake, [Memory; 2]);
+pub type Mounted = (Mount<'static, Fake>, Fake, [Memory; 2]);
 
-fn mount(config: Config, bytes: &[u8]) -> Result<Mounted, Reason> {
+pub fn mount(config: Config, bytes: &[u8]) -> Result<Mounted, Reason> {
     let fake = Fake::new(Config {
         mib: MIB as u32,
         ..config
@@ -96,12 +97,12 @@ fn mount(config: Config, bytes: &[u8]) -> Result<Mounted, Reason> {
     Ok((mount, fake, memory))
 }
 
-fn file(class: Class) -> File {
+pub fn file(class: Class) -> File {
     File { class, index: 0 }
 }
 
 /// Reads a file from its start to its end by calls of this length, and compares it.
-fn read_all(files: &mut dyn Files, file: File, call: usize) -> Result<(), Reason> {
+pub fn read_all(files: &mut dyn Files, file: File, call: usize) -> Result<(), Reason> {
     let opened = files.open(file.path().as_c_str())?;
     let (mut offset, mut buffer) = (0, vec![0; call]);
     loop {
@@ -196,10 +197,7 @@ fn a_file_larger_than_the_cache_evicts_and_pages_used_again_stay() {
         fetched > FRAMES as u64,
         "{fetched}: its first pages were evicted"
     );
-    let (mut mount, ..) = {
-        let mounted = self::mount(Config::default(), &archive()).unwrap();
-        (mounted.0, mounted.1, std::mem::forget(mounted.2))
-    };
+    let (mut mount, _fake, _memory) = self::mount(Config::default(), &archive()).unwrap();
     for _ in 0..2 {
         read_all(&mut mount, small, PAGE).unwrap();
     }
@@ -219,7 +217,7 @@ fn a_file_larger_than_the_cache_evicts_and_pages_used_again_stay() {
 
 #[test]
 fn a_page_is_read_although_those_ahead_of_it_replace_it() {
-    let (mut mount, ..) = mount(Config::default(), &archive()).unwrap();
+    let (mut mount, _fake, _memory) = mount(Config::default(), &archive()).unwrap();
     let large = file(Class::Large);
     let path = large.path();
     let [first, second] = [(); 2].map(|()| mount.open(path.as_c_str()).unwrap());

@@ -1,9 +1,9 @@
 //! A virtio block device in host memory for tests, which can also lie.
 
+use super::fake_memory::{load, store};
 use super::ring::Kind;
 use super::transport::{Access, INTERRUPT_ACK, INTERRUPT_STATUS, NEEDS_RESET};
 use super::transport::{QUEUE_NOTIFY, STATUS};
-use std::alloc::{alloc_zeroed, dealloc, Layout};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::vec::Vec;
@@ -86,6 +86,16 @@ pub struct Counts {
     pub depth: usize,
 }
 
+/// A request as the device found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    pub kind: u32,
+    pub sector: u64,
+    pub bytes: u32,
+    /// Requests that were in flight already.
+    pub others: usize,
+}
+
 #[derive(Default)]
 struct State {
     status: u32,
@@ -98,6 +108,7 @@ struct State {
     pending: Vec<u16>,
     disk: Vec<u8>,
     counts: Counts,
+    fetched: Vec<Fetched>,
     random: u64,
 }
 
@@ -106,40 +117,6 @@ struct State {
 pub struct Fake {
     config: Config,
     state: Rc<RefCell<State>>,
-}
-
-/// Page-aligned memory.
-pub struct Memory {
-    pub start: *mut u8,
-    layout: Layout,
-}
-
-impl Memory {
-    pub fn new(bytes: usize) -> Self {
-        let layout = Layout::from_size_align(bytes, 4096).unwrap();
-        // SAFETY: the layout is not empty.
-        let start = unsafe { alloc_zeroed(layout) };
-        Self { start, layout }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout.
-        unsafe { dealloc(self.start, self.layout) };
-    }
-}
-
-/// Reads a number of the driver's memory.
-pub fn load<T>(address: u64) -> T {
-    // SAFETY: the driver has given an address in its memory, which is the test's.
-    unsafe { (address as *const T).read_volatile() }
-}
-
-/// Writes a number to the driver's memory.
-pub fn store<T>(address: u64, value: T) {
-    // SAFETY: as above.
-    unsafe { (address as *mut T).write_volatile(value) };
 }
 
 impl Fake {
@@ -157,6 +134,16 @@ impl Fake {
 
     pub fn counts(&self) -> Counts {
         self.state.borrow().counts
+    }
+
+    /// Returns the requests since the last call, in the order of submission.
+    pub fn take_fetched(&self) -> Vec<Fetched> {
+        std::mem::take(&mut self.state.borrow_mut().fetched)
+    }
+
+    /// Returns the content of the disk.
+    pub fn disk(&self) -> Vec<u8> {
+        self.state.borrow().disk.clone()
     }
 
     /// Writes to the start of the disk.
@@ -262,7 +249,15 @@ impl State {
         let available: u16 = load(self.areas[1] + 2);
         while self.available != available {
             let place = u64::from(self.available % self.size);
-            self.pending.push(load(self.areas[1] + 4 + 2 * place));
+            let head = load(self.areas[1] + 4 + 2 * place);
+            let (header, _, _, next) = self.descriptor(head);
+            self.fetched.push(Fetched {
+                kind: load(header),
+                sector: load(header + 8),
+                bytes: self.descriptor(next).1,
+                others: self.pending.len(),
+            });
+            self.pending.push(head);
             self.available = self.available.wrapping_add(1);
         }
         self.counts.depth = self.counts.depth.max(self.pending.len());
@@ -338,17 +333,18 @@ impl State {
         load::<u16>(self.areas[1]) & 1 == 0
     }
 
+    /// Returns address, length, flags and successor.
+    fn descriptor(&self, number: u16) -> (u64, u32, u16, u16) {
+        let place = self.areas[0] + 16 * u64::from(number);
+        let (flags, next) = (load(place + 12), load(place + 14));
+        (load(place), load(place + 8), flags, next)
+    }
+
     /// Performs the request at descriptor `head`. Returns the bytes written.
     fn perform(&mut self, head: u16, lie: Lie) -> u32 {
-        let descriptor = |number: u16| {
-            let place = self.areas[0] + 16 * u64::from(number);
-            let (address, length): (u64, u32) = (load(place), load(place + 8));
-            let (flags, next): (u16, u16) = (load(place + 12), load(place + 14));
-            (address, length, flags, next)
-        };
-        let (header, _, _, next) = descriptor(head);
+        let (header, _, _, next) = self.descriptor(head);
         let (kind, sector): (u32, u64) = (load(header), load(header + 8));
-        let (data, length, flags, after) = descriptor(next);
+        let (data, length, flags, after) = self.descriptor(next);
         let offset = sector as usize * 512;
         let (status, reads) = if kind == Kind::Flush as u32 {
             self.counts.flushes += 1;
@@ -368,7 +364,7 @@ impl State {
                 buffer[length as usize - 1] ^= 1;
             }
             let reads = if flags & 2 != 0 { length } else { 0 };
-            (descriptor(after).0, reads)
+            (self.descriptor(after).0, reads)
         };
         match lie {
             Lie::NoStatus => {}

@@ -1,6 +1,6 @@
 //! A virtio network card in host memory for tests, which can also lie. Its network is a function of the test.
 
-use super::fake::{load, store};
+use super::fake_memory::{load, store};
 use super::transport::{
     Access, INTERRUPT_ACK, INTERRUPT_STATUS, NEEDS_RESET, QUEUE_NOTIFY, STATUS,
 };

@@ -50,6 +50,8 @@ pub use pci_bus::{registers as pci_registers, set_gap};
 #[cfg(test)]
 pub mod fake;
 #[cfg(test)]
+pub mod fake_memory;
+#[cfg(test)]
 mod fake_network;
 #[cfg(test)]
 mod network_tests;

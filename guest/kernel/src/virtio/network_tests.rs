@@ -2,7 +2,7 @@
 
 use super::card::{Card, BYTES, MAX_FRAME};
 use super::client::Client;
-use super::fake::Memory;
+use super::fake_memory::Memory;
 use super::fake_network::{Config, FakeCard, Lie, FEATURES};
 use super::stack;
 use super::transport::{is_device, BLOCK, NETWORK};

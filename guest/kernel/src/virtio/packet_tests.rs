@@ -1,7 +1,7 @@
 //! Numbered frames against a card whose network is the other guest, which may lose or damage them.
 
 use super::card::{Card, BYTES};
-use super::fake::Memory;
+use super::fake_memory::Memory;
 use super::fake_network::{Config, FakeCard, Network};
 use std::boxed::Box;
 use std::cell::RefCell;

@@ -1,7 +1,8 @@
 //! The driver of a disk over an imitated PCI transport, in front of the device of `fake`.
 
 use super::disk::Disk;
-use super::fake::{Config, Fake, Lie, Memory};
+use super::fake::{Config, Fake, Lie};
+use super::fake_memory::Memory;
 use super::pci::{registers, Bus, Pci};
 use super::ring::BYTES;
 use super::transfer::{needed, Target};

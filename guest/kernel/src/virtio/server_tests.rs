@@ -2,7 +2,7 @@
 
 use super::card::{Card, BYTES};
 use super::client::Client;
-use super::fake::Memory;
+use super::fake_memory::Memory;
 use super::fake_network::{Config, FakeCard, Network};
 use super::server::Server;
 use super::stack;

@@ -1,7 +1,8 @@
 //! The driver against a device that may lie.
 
 use super::disk::Disk;
-use super::fake::{Config, Fake, Lie, Memory, FEATURES};
+use super::fake::{Config, Fake, Lie, FEATURES};
+use super::fake_memory::Memory;
 use super::ring::BYTES;
 use super::transfer::{needed, Target};
 use super::transport::{is_device, BLOCK};

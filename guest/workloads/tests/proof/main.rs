@@ -22,7 +22,7 @@ fn every_operation_is_run_and_succeeds() {
 }
 
 /// Defects with an operation that detects each.
-const DETECTED: [(Defect, &str); 62] = [
+const DETECTED: [(Defect, &str); 72] = [
     (Defect::ForgetScratch, "exits/port-out"),
     (Defect::ForgetScratch, "exits/port-in"),
     (Defect::WrongMagic, "exits/mmio-read"),
@@ -80,6 +80,16 @@ const DETECTED: [(Defect, &str); 62] = [
     (Defect::KeepCache, "files/read-large"),
     (Defect::ForgetCache, "files/read-1k"),
     (Defect::ForgetCache, "files/read-4k-warm"),
+    (Defect::LoseWrite, "files/write-4k-warm"),
+    (Defect::LoseWrite, "files/write-4k-fsync"),
+    (Defect::LoseWrite, "files/write-large"),
+    (Defect::WriteThrough, "files/write-4k-warm"),
+    (Defect::IgnoreSync, "files/write-4k-fsync"),
+    (Defect::IgnoreSync, "files/write-large"),
+    (Defect::ForgetCache, "files/write-4k-warm"),
+    (Defect::ForgetCache, "files/write-4k-fsync"),
+    (Defect::KeepCache, "files/write-4k-fsync"),
+    (Defect::KeepCache, "files/write-large"),
     (Defect::WrongAnswer, "net/tcp-ping"),
     (Defect::WrongAnswer, "net/packet-64"),
     (Defect::WrongAnswer, "net/packet-ping"),
@@ -163,8 +173,8 @@ fn the_checksum_depends_on_the_size_of_the_work() {
 fn the_counts_of_the_page_cache_are_printed() {
     let records = Fake::run(Defect::None, "files/read-1m-cold,files/read-1m-warm");
     for expected in [
-        "trapline-files-read-1m-warm 768 pages needed, 768 hits, 0 misses, 0 read from the disk",
-        "trapline-files-read-1m-cold 768 pages needed, 0 hits, 768 misses, 768 read from the disk",
+        "trapline-files-read-1m-warm 768 pages needed, 768 hits, 0 misses, 0 read from the disk, 0 written to it",
+        "trapline-files-read-1m-cold 768 pages needed, 0 hits, 768 misses, 768 read from the disk, 0 written to it",
     ] {
         assert!(
             records.iter().any(|record| record == expected),

@@ -268,11 +268,27 @@ fn insn_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoo
     }
 }
 
-/// Returns the size in MiB of the large file of workload `files`: larger than the page cache of the image.
+/// Returns the default size in MiB of the large file of workload `files`: larger than the page cache of the image.
 fn file_mib(environment: EnvironmentId) -> u32 {
     match environment.clock().is_exact() {
         true => COUNTED_FILE_MIB,
         false => Job::EMPTY.file_mib,
+    }
+}
+
+/// Returns the guest with the devices that `operations` need. Workload `block` uses `disk_mib` of a disk.
+fn with_devices(guest: GuestConfig, operations: OpSet, disk_mib: u32) -> GuestConfig {
+    let needs = |set: OpSet| operations & set != 0;
+    let (disk_mib, file_mib) = match needs(files::operations()) {
+        true => (files::disk_mib(guest.file_mib), guest.file_mib),
+        false if needs(trapline_abi::block::operations()) => (disk_mib, 0),
+        false => (0, 0),
+    };
+    GuestConfig {
+        window_mib: populate::window_mib(operations),
+        disk_mib,
+        file_mib,
+        ..guest.with_cards(operations)
     }
 }
 
@@ -298,22 +314,15 @@ fn boot(
         0 => (Conditions::default(), Scheduling::DEFAULT),
         _ => (request.irq.conditions.clone(), request.irq.scheduling),
     };
-    let disk_mib = request.block.mib(environment);
-    let file_mib = file_mib(environment);
-    let reads_files = operations & files::operations() != 0;
     let guest = GuestConfig {
         scheduling,
         serial: conditions.loads.console().unwrap_or(Serial::Lines),
-        window_mib: populate::window_mib(operations),
-        disk_mib: match (operations & trapline_abi::block::operations(), reads_files) {
-            (_, true) => files::disk_mib(file_mib),
-            (0, false) => 0,
-            _ => disk_mib,
-        },
-        file_mib: if reads_files { file_mib } else { 0 },
+        file_mib: file_mib(environment),
         ..sizes.guest
     };
-    let guest = configured(guest, request, config).with_cards(operations);
+    let guest = configured(guest, request, config);
+    let (disk_mib, file_mib) = (request.block.mib(environment), guest.file_mib);
+    let guest = with_devices(guest, operations, disk_mib);
     PlannedBoot {
         environment,
         replicate,

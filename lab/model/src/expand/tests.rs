@@ -270,6 +270,32 @@ fn a_guest_is_configured_by_overrides() {
 }
 
 #[test]
+fn the_large_file_has_the_size_of_the_setting_and_fits_the_disk() {
+    let sizes = |text: &str, operations| {
+        let config = text.parse::<Config>().unwrap();
+        let plan = expand(&Request {
+            configs: vec![config.clone()],
+            ready: vec![config],
+            operations,
+            ..everything(1)
+        });
+        let guest = plan.boots[0].guest;
+        (plan.boots[0].job.file_mib, guest.file_mib, guest.disk_mib)
+    };
+    let writes = Op::WriteLarge.bit();
+    assert_eq!(sizes("kvm:file-mib=1024", writes), (1024, 1024, 1072));
+    assert_eq!(sizes("kvm", writes), (64, 64, 82));
+    assert_eq!(sizes("sim/kvm", writes), (8, 8, 24));
+    assert_eq!(sizes("kvm:file-mib=1024", Op::Read4k1.bit()).2, 256);
+    assert_eq!(sizes("kvm:file-mib=1024", Op::Getpid.bit()), (1024, 0, 0));
+    let error = "sim/kvm:file-mib=16".parse::<Config>().unwrap_err();
+    assert!(
+        error.to_string().contains("not supported by sim/kvm"),
+        "{error}"
+    );
+}
+
+#[test]
 fn interrupts_are_measured_in_the_first_boot_unless_a_number_of_boots_is_given() {
     let asked = Request {
         boots: None,

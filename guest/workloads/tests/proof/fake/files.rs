@@ -1,7 +1,7 @@
 //! Files of the fake kernel, with a cache of whole pages and no read-ahead.
 
 use super::Defect;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use trapline_abi::files::{File, PAGE};
 use trapline_workloads::{CacheCounts, Files, Needed, Reason};
@@ -9,7 +9,7 @@ use trapline_workloads::{CacheCounts, Files, Needed, Reason};
 /// Size of the large file, in MiB.
 const LARGE_MIB: u32 = 2;
 
-/// Pages that are read without a defect.
+/// Pages that are read or written without a defect.
 const LATE: u64 = 100;
 
 pub struct FakeFiles {
@@ -18,6 +18,8 @@ pub struct FakeFiles {
     cached: BTreeSet<(String, u64)>,
     counts: CacheCounts,
     emptied: u32,
+    /// Changed pages of the one file that is written: their content, and whether it is on the disk.
+    changed: BTreeMap<u64, (Vec<u8>, bool)>,
 }
 
 impl FakeFiles {
@@ -29,13 +31,24 @@ impl FakeFiles {
             counts: CacheCounts {
                 fetched: 0,
                 needed: Some(Needed::default()),
+                written: Some(0),
             },
             emptied: 0,
+            changed: BTreeMap::new(),
         }
     }
 
     pub fn is_closed(&self) -> bool {
         self.open.iter().all(Option::is_none)
+    }
+
+    fn is_late(&self) -> bool {
+        let needed = self.counts.needed.unwrap_or_default();
+        needed.hits + needed.misses > LATE
+    }
+
+    fn add_written(&mut self, pages: u64) {
+        *self.counts.written.get_or_insert(0) += pages;
     }
 
     fn need(&mut self, file: File, page: u64) {
@@ -67,19 +80,53 @@ impl Files for FakeFiles {
         let count = buffer.len().min(left as usize);
         file.fill(offset, &mut buffer[..count]);
         for page in offset / PAGE as u64..(offset + count as u64).div_ceil(PAGE as u64) {
+            if let Some((content, _)) = self.changed.get(&page) {
+                let start = (page * PAGE as u64 - offset) as usize;
+                buffer[start..start + PAGE].copy_from_slice(content);
+            }
             self.need(file, page);
         }
-        match (self.defect, self.counts.needed) {
-            (Defect::WrongContent, Some(needed)) if needed.hits + needed.misses > LATE => {
+        match self.defect {
+            Defect::WrongContent if self.is_late() => {
                 buffer[0] ^= 1;
                 Ok(count)
             }
-            (Defect::ShortRead, _) => Ok(count - 1),
+            Defect::ShortRead => Ok(count - 1),
             _ => Ok(count),
         }
     }
 
+    fn write(&mut self, file: u32, offset: u64, bytes: &[u8]) -> Result<(), Reason> {
+        let file = self.open[file as usize].ok_or("a closed file")?;
+        for (page, content) in (offset / PAGE as u64..).zip(bytes.chunks(PAGE)) {
+            self.need(file, page);
+            if self.defect == Defect::LoseWrite && self.is_late() {
+                continue;
+            }
+            let is_written = self.defect == Defect::WriteThrough;
+            self.changed.insert(page, (content.to_vec(), is_written));
+            self.add_written(u64::from(is_written));
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, _: u32) -> Result<(), Reason> {
+        if self.defect == Defect::IgnoreSync && self.is_late() {
+            return Ok(());
+        }
+        let changed = self.changed.values_mut();
+        let dirty: Vec<_> = changed.filter(|(_, is_written)| !is_written).collect();
+        let count = dirty.len() as u64;
+        dirty
+            .into_iter()
+            .for_each(|(_, is_written)| *is_written = true);
+        self.add_written(count);
+        Ok(())
+    }
+
     fn close(&mut self, file: u32) {
+        // Each operation begins with files as they were.
+        self.changed.clear();
         let closed = self.open[file as usize].take();
         assert!(closed.is_some(), "closed twice");
     }
@@ -90,6 +137,8 @@ impl Files for FakeFiles {
         if self.defect != Defect::KeepCache || self.emptied == 1 {
             let path = file.path();
             self.cached.retain(|(name, _)| name != path.as_str());
+            // Without a sync, changes are lost.
+            self.changed.retain(|_, (_, is_written)| *is_written);
         }
         Ok(())
     }
