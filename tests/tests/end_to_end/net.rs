@@ -11,7 +11,10 @@ const OPERATIONS: [&str; 4] = ["tcp-ping", "udp-ping", "tcp-send", "tcp-receive"
 
 /// Measures the operations in `environment`; returns nothing if they are skipped.
 fn measured(place: &Place, environment: &str, words: &[&str]) -> Option<Value> {
-    let own = ["--env", environment, "--workload", "net"];
+    let selection = OPERATIONS
+        .map(|operation| format!("net/{operation}"))
+        .join(",");
+    let own = ["--env", environment, "--workload", &*selection];
     let json = place.measure(&[&own, words].concat());
     let cells = json["cells"].as_array().expect("list");
     if let Some(reason) = cells[0]["skip"].as_str() {
