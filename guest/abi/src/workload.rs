@@ -76,9 +76,7 @@ impl Workload {
             Self::Irq => "How late does a timer's interrupt reach the guest, and why?",
             Self::Populate => "What does it cost to give a guest memory?",
             Self::Block => "How long does a request to a disk take, and how many are served?",
-            Self::Files => {
-                "What do reads and writes of files cost, in the page cache and on the disk?"
-            }
+            Self::Files => "What do reads and writes cost, in the page cache and on the disk?",
             Self::Net => "How long does a message to a peer take, and how fast do bytes move?",
             Self::Ipc => "What does it cost to pass work between two CPUs? (insn: both added up)",
         }

@@ -5,7 +5,6 @@
 
 use crate::block::Target;
 use crate::clock::{TickClock, CALIBRATION, PRECISE_CALIBRATION};
-use crate::cpu::{affinity, pin_to_current_cpu, set_affinity};
 use crate::drivers::mount_devices;
 use crate::files::Directory;
 use crate::machine::GuestMachine;
@@ -14,15 +13,13 @@ use crate::packet_socket::PacketSocket;
 use crate::pair;
 use crate::processes::ProcessFamily;
 use crate::region::{has_huge_pages, Region};
+use crate::second_thread::{sched_yield, SecondThread};
 use crate::ticking::{host, own};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::Arc;
-use std::thread::JoinHandle;
 use trapline_abi::block::{DiskRequest, Transfer, FACT_PREFIX};
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::job::WaitMode;
@@ -85,7 +82,7 @@ fn run_on(machine: Option<GuestMachine>, job: &Job, main: u64, sink: Sink<'_>) {
 
 struct Linux<'a> {
     sink: Sink<'a>,
-    peer: Option<Peer>,
+    peer: Option<SecondThread>,
     clock: TickClock,
     region: Result<Region, Reason>,
     huge: bool,
@@ -159,21 +156,19 @@ impl System for Linux<'_> {
     }
 
     fn start_peer(&mut self) -> Result<(), Reason> {
-        self.peer = Some(Peer::start()?);
+        self.peer = Some(SecondThread::start()?);
         Ok(())
     }
 
     fn yield_now(&mut self) {
         if let Some(peer) = &self.peer {
-            peer.shared.peer_ran_last.store(false, Relaxed);
+            peer.note_turn_of_first();
         }
         sched_yield();
     }
 
     fn peer_turns(&mut self) -> u64 {
-        self.peer
-            .as_ref()
-            .map_or(0, |peer| peer.shared.turns.load(Relaxed))
+        self.peer.as_ref().map_or(0, SecondThread::turns)
     }
 
     fn stop_peer(&mut self) {
@@ -299,6 +294,9 @@ impl System for Linux<'_> {
     }
 
     fn open_link(&mut self) -> Result<(), Reason> {
+        if self.machine.is_none() {
+            return Err("a Linux process has no card to another guest");
+        }
         let link = self.link.get_or_insert_with(network::open_link);
         link.as_ref().map(drop).map_err(|reason| *reason)
     }
@@ -339,68 +337,6 @@ fn map(bytes: usize, flags: libc::c_int) -> Option<Block> {
         start: NonNull::new(start.cast())?,
         length: bytes,
     })
-}
-
-/// Second thread. Dropping it ends and joins the thread and restores the affinity of the measured
-/// thread.
-struct Peer {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-    cpus: libc::cpu_set_t,
-}
-
-#[derive(Default)]
-struct Shared {
-    stop: AtomicBool,
-    peer_ran_last: AtomicBool,
-    /// Number of turns of the second thread.
-    turns: AtomicU64,
-}
-
-impl Peer {
-    fn start() -> Result<Self, Reason> {
-        let cpus = affinity().ok_or("the affinity of this process cannot be read")?;
-        pin_to_current_cpu().ok_or("threads cannot be pinned to one CPU")?;
-        let shared = Arc::new(Shared::default());
-        let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .spawn(move || theirs.yield_until_stopped())
-            .map_err(|_| "a second thread cannot be started")?;
-        Ok(Self {
-            shared,
-            thread: Some(thread),
-            cpus,
-        })
-    }
-}
-
-impl Shared {
-    /// Only one of the two threads runs at a time, so plain loads and stores are exact.
-    fn yield_until_stopped(&self) {
-        while !self.stop.load(Relaxed) {
-            if !self.peer_ran_last.load(Relaxed) {
-                self.peer_ran_last.store(true, Relaxed);
-                self.turns.store(self.turns.load(Relaxed) + 1, Relaxed);
-            }
-            sched_yield();
-        }
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // The thread does not panic.
-            let _ = thread.join();
-        }
-        set_affinity(&self.cpus);
-    }
-}
-
-fn sched_yield() {
-    // SAFETY: takes no arguments.
-    unsafe { libc::sched_yield() };
 }
 
 /// Disables timer slack, which by default delays wake-ups by up to 50 us.

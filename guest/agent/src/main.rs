@@ -25,6 +25,7 @@ mod peer;
 mod port;
 mod processes;
 mod region;
+mod second_thread;
 mod stress;
 mod sys;
 mod ticking;
