@@ -114,7 +114,7 @@ pub enum Connection {
     Receiving {
         /// Bytes received.
         at: usize,
-        /// Whether all were right.
+        /// All of them were right.
         is_right: bool,
     },
     /// It sends a byte.

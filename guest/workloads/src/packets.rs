@@ -8,7 +8,7 @@ use trapline_abi::packet::{
 
 /// Network card, or a socket on one, that sends and receives whole frames.
 pub trait Link {
-    /// Returns the number of frames that can be received while nobody takes them, and be sent while none is on its way.
+    /// Returns the number of frames that the link holds in each direction: received and not yet read, or not yet sent.
     fn buffers(&self) -> u64;
 
     /// Returns what `read` makes of the next received frame; `None` also after a failure.
@@ -164,7 +164,7 @@ pub fn check_buffers(link: &impl Link) -> Result<(), Reason> {
     }
 }
 
-/// What a receiver makes of a frame.
+/// Result of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// A frame that needs no answer.
