@@ -80,7 +80,7 @@ pub enum Need {
     Files,
     /// A network with a peer, see [`crate::net`].
     Network,
-    /// A second CPU, or a second thread.
+    /// Several CPUs, or threads.
     SecondCpu,
 }
 
@@ -371,6 +371,12 @@ operations! {
         "one item through the same buffer, with 2,000 turns of work on each of the two CPUs";
     IpcWake = 7, Ipc, "wake", Batch, SecondCpu,
         "one post of a semaphore to another CPU that waits for it, until its answer by another semaphore";
+    SmpPairs = 126, Smp, "pairs", Batch, SecondCpu,
+        "one item as of ipc/item-work, from half of the CPUs to the other half, each pair with a buffer of its own";
+    SmpShared = 127, Smp, "shared", Batch, SecondCpu,
+        "one item as of ipc/item-work, from half of the CPUs to the other half, through one buffer with a lock";
+    SmpTriad = 20, Smp, "triad", Bytes(24), SecondCpu,
+        "a = b + 3c of stream/triad, each CPU in its part of the arrays";
 }
 
 impl Op {

@@ -150,6 +150,9 @@ pub const VIRTIO_DEVICE_FEATURES_SEL: u64 = 0x14;
 /// Prefix of a line in which the image names the virtio device that it accesses: a name and the value follow.
 pub const VIRTIO_FACT_PREFIX: &str = "trapline-virtio-";
 
+/// Prefix of a line with how often CPUs have woken each other in an operation: its name and the counts follow.
+pub const WAKES_FACT_PREFIX: &str = "trapline-wakes-";
+
 /// Name of the domain that runs the image under Xen.
 pub const DOMAIN: &str = "trapline";
 

@@ -27,11 +27,13 @@ pub enum Workload {
     Net,
     /// Semaphores between two CPUs.
     Ipc,
+    /// Work of all CPUs at once.
+    Smp,
 }
 
 impl Workload {
     /// All workloads, in display order.
-    pub const ALL: [Workload; 12] = [
+    pub const ALL: [Workload; 13] = [
         Self::Basic,
         Self::System,
         Self::Stream,
@@ -44,6 +46,7 @@ impl Workload {
         Self::Files,
         Self::Net,
         Self::Ipc,
+        Self::Smp,
     ];
 
     /// Returns the name, as used on command lines.
@@ -61,6 +64,7 @@ impl Workload {
             Self::Files => "files",
             Self::Net => "net",
             Self::Ipc => "ipc",
+            Self::Smp => "smp",
         }
     }
 
@@ -79,6 +83,7 @@ impl Workload {
             Self::Files => "What do reads and writes cost, in the page cache and on the disk?",
             Self::Net => "How long does a message to a peer take, and how fast do bytes move?",
             Self::Ipc => "What does it cost to pass work between two CPUs? (insn: both added up)",
+            Self::Smp => "How does work scale with the number of CPUs? (insn: all added up)",
         }
     }
 

@@ -5,12 +5,12 @@
 
 use crate::block::Target;
 use crate::clock::{TickClock, CALIBRATION, PRECISE_CALIBRATION};
+use crate::cpus;
 use crate::drivers::mount_devices;
 use crate::files::Directory;
 use crate::machine::GuestMachine;
 use crate::network::{self, Network};
 use crate::packet_socket::PacketSocket;
-use crate::pair;
 use crate::processes::ProcessFamily;
 use crate::region::{has_huge_pages, Region};
 use crate::second_thread::{sched_yield, SecondThread};
@@ -30,7 +30,7 @@ use trapline_abi::record::Sender;
 use trapline_abi::{Job, Record, VERSION};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
 use trapline_workloads::packets::Sender as FrameSender;
-use trapline_workloads::{ticks, Block, CpuPair, Files, GuestInfo, Reason, System, Wake};
+use trapline_workloads::{ticks, Block, Cpus, Files, GuestInfo, Reason, System, Wake};
 
 /// Receiver of frames.
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8]);
@@ -308,8 +308,8 @@ impl System for Linux<'_> {
         }
     }
 
-    fn cpu_pair(&mut self, job: &Job) -> Result<&'static dyn CpuPair, Reason> {
-        pair::pair(job.wake)
+    fn cpus(&mut self, job: &Job) -> Result<&'static dyn Cpus, Reason> {
+        cpus::cpus(job.wake)
     }
 
     fn processes(&mut self) -> Result<&mut ProcessFamily, Reason> {

@@ -24,7 +24,7 @@ use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{packet::Frames, Job, Need, Op, Record};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
 use trapline_workloads::{
-    Block, CpuPair, Files, Machine, NoProcesses, PciRegisters, Reason, System, Wake,
+    Block, Cpus, Files, Machine, NoProcesses, PciRegisters, Reason, System, Wake,
 };
 
 /// State of the kernel, which is both the system and its machine.
@@ -321,10 +321,10 @@ impl System for Kernel {
         virtio::send_packets(frames)
     }
 
-    fn cpu_pair(&mut self, job: &Job) -> Result<&'static dyn CpuPair, Reason> {
+    fn cpus(&mut self, job: &Job) -> Result<&'static dyn Cpus, Reason> {
         let apic = self.apic()?;
         smp::start_all(apic, job.cpus)?;
-        smp::pair(apic, job.wake)
+        smp::cpus(apic, job.wake)
     }
 
     fn run_in_process(&mut self, job: &Job) -> bool {

@@ -4,18 +4,20 @@
 //! the other and sends the samples of each, or the reason why it was skipped. [`measure`] repeats
 //! and times operations, [`calibration`] measures the cost of that; the operations are in
 //! [`basic`], [`calloc`], [`stream`], [`memory`], [`exits`], [`irq`], [`populate`], [`block`], [`files`],
-//! [`net`],
-//! [`ipc`] and [`processes`].
+//! [`net`], [`ipc`], [`smp`] and [`processes`].
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
 mod basic;
+mod batches;
 pub mod block;
 pub mod calibration;
 mod calloc;
+mod channel;
 mod clock;
+mod cpus;
 mod exits;
 mod files;
 mod ipc;
@@ -29,13 +31,14 @@ mod populate;
 mod processes;
 pub mod script;
 pub mod semaphore;
+mod smp;
 mod stream;
 pub mod system;
 mod timer;
 
 pub use clock::ticks;
 pub use system::{
-    Block, CacheCounts, CpuPair, Files, Machine, Needed, NoMachine, NoProcesses, PciRegisters,
+    Block, CacheCounts, Cpus, Files, Machine, Needed, NoMachine, NoProcesses, PciRegisters,
     Processes, Reason, System, Wake,
 };
 
@@ -115,6 +118,7 @@ fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
     files::run(bench);
     net::run(bench);
     ipc::run(bench);
+    smp::run(bench);
     calloc::run(bench);
     // Last in a kernel, so that all other figures are the same without processes.
     let selects_processes = bench.job.run & Workload::System.set() != 0;

@@ -1,4 +1,4 @@
-//! Counting semaphore between two CPUs.
+//! Counting semaphore between CPUs.
 //!
 //! The algorithm is that of POSIX semaphores on futexes (glibc, nptl/sem_waitcommon.c): a post without a waiter is two
 //! accesses to memory, and only a waiter that found no post blocks. [`Cpu`] blocks and wakes: the image halts its CPU
@@ -7,12 +7,12 @@
 use crate::clock::ticks;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// CPU, or thread, that blocks and wakes the other one of its pair.
+/// CPU, or thread, that blocks and wakes others.
 pub trait Cpu {
     /// Blocks while `word` is `seen`. May return earlier.
     fn block(&self, word: &AtomicU32, seen: u32);
 
-    /// Wakes the other CPU if it is blocked at `word`, which has changed.
+    /// Wakes one of the CPUs that are blocked at `word`, which has changed.
     fn wake(&self, word: &AtomicU32);
 }
 
@@ -88,6 +88,27 @@ impl Semaphore {
             cpu.block(&self.count, 0);
         }
         self.waiters.fetch_sub(1, SeqCst);
+    }
+}
+
+#[cfg(test)]
+pub mod testing {
+    //! A thread as a CPU.
+
+    use super::*;
+    use std::thread;
+
+    /// Thread that blocks by yielding.
+    pub struct Yielding;
+
+    impl Cpu for Yielding {
+        fn block(&self, word: &AtomicU32, seen: u32) {
+            while word.load(SeqCst) == seen {
+                thread::yield_now();
+            }
+        }
+
+        fn wake(&self, _: &AtomicU32) {}
     }
 }
 

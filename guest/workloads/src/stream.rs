@@ -16,32 +16,64 @@ const SCALAR: f64 = 3.0;
 /// Divisor of the length of the arrays.
 const DOUBLES_PER_TURN: usize = 8;
 
-struct Arrays<'a> {
-    a: &'a mut [f64],
-    b: &'a mut [f64],
-    c: &'a mut [f64],
+/// Arrays of equal length, or a part of them.
+#[derive(Clone, Copy)]
+pub struct Arrays {
+    a: *mut f64,
+    b: *mut f64,
+    c: *mut f64,
+    /// Number of doubles, a multiple of [`DOUBLES_PER_TURN`].
+    length: usize,
+}
+
+// SAFETY: addresses, whose accesses are unsafe functions.
+unsafe impl Sync for Arrays {}
+
+impl Arrays {
+    /// Returns a part of `count`. The last one has the rest.
+    pub fn part(&self, index: usize, count: usize) -> Self {
+        let length = self.length / count / DOUBLES_PER_TURN * DOUBLES_PER_TURN;
+        let start = index * length;
+        let [a, b, c] = [self.a, self.b, self.c].map(|array| array.wrapping_add(start));
+        Self {
+            a,
+            b,
+            c,
+            length: match index + 1 == count {
+                true => self.length - start,
+                false => length,
+            },
+        }
+    }
 }
 
 /// Not inlined, because the lab identifies these markers by the name of this module.
 #[inline(never)]
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
-    let wanted = || {
-        Workload::Stream
-            .operations()
-            .filter(|op| bench.job.selects(*op))
-    };
-    if wanted().next().is_none() {
-        return;
+    let mut wanted = Workload::Stream.operations();
+    if wanted.any(|op| bench.job.selects(op)) {
+        with_arrays(bench, Workload::Stream.operations(), run_all);
     }
+}
+
+/// Runs `operations`, or skips them if there is not enough memory.
+pub fn with_arrays<S: System>(
+    bench: &mut Bench<'_, S>,
+    operations: impl Iterator<Item = Op>,
+    run: impl FnOnce(&mut Bench<'_, S>, Arrays),
+) {
     let mut blocks = [None; 3];
-    let doubles = bench.job.doubles as usize / DOUBLES_PER_TURN * DOUBLES_PER_TURN;
+    let length = bench.job.doubles as usize / DOUBLES_PER_TURN * DOUBLES_PER_TURN;
     for slot in &mut blocks {
-        *slot = bench.system.allocate(doubles * size_of::<f64>());
+        *slot = bench.system.allocate(length * size_of::<f64>());
     }
     match blocks {
-        [Some(a), Some(b), Some(c)] => run_all(bench, [a, b, c], doubles),
+        [Some(a), Some(b), Some(c)] => {
+            let [a, b, c] = [a, b, c].map(|block: Block| block.start.as_ptr().cast());
+            run(bench, Arrays { a, b, c, length });
+        }
         _ => {
-            for op in Workload::Stream.operations() {
+            for op in operations {
                 bench.skip(
                     op,
                     "not enough memory for three arrays; give the machine more",
@@ -50,67 +82,60 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
         }
     }
     for block in blocks.into_iter().flatten() {
-        // SAFETY: allocated above; the slices made of it ended with `run_all`.
+        // SAFETY: allocated above, and not used any more.
         unsafe { bench.system.release(block) };
     }
 }
 
-fn run_all<S: System>(bench: &mut Bench<'_, S>, blocks: [Block; 3], doubles: usize) {
-    let [a, b, c] = blocks.map(|block| {
-        // SAFETY: the block is page-aligned, at least `doubles` doubles long, ours
-        // alone until `run` releases it, and any bytes are a double.
-        unsafe { core::slice::from_raw_parts_mut(block.start.as_ptr().cast(), doubles) }
-    });
-    let mut arrays = Arrays { a, b, c };
-    run_one(
-        bench,
-        &mut arrays,
-        Op::Copy,
-        copy,
-        |(a, _, _), (_, _, c)| c == a,
-    );
-    run_one(
-        bench,
-        &mut arrays,
-        Op::Scale,
-        scale,
-        |(_, _, c), (_, b, _)| b == SCALAR * c,
-    );
-    run_one(bench, &mut arrays, Op::Add, add, |(a, b, _), (_, _, c)| {
-        c == a + b
-    });
-    run_one(
-        bench,
-        &mut arrays,
-        Op::Triad,
-        triad,
-        |(_, b, c), (a, _, _)| a == b + SCALAR * c,
-    );
+fn run_all<S: System>(bench: &mut Bench<'_, S>, arrays: Arrays) {
+    let all = &arrays;
+    // SAFETY: the blocks are page-aligned and of this length, ours alone until they are released, and any bytes are a double.
+    unsafe {
+        let pass = || copy(all);
+        run_one(bench, all, Op::Copy, pass, |(a, _, _), (_, _, c)| c == a);
+        let pass = || scale(all);
+        run_one(bench, all, Op::Scale, pass, |(_, _, c), (_, b, _)| {
+            b == SCALAR * c
+        });
+        let pass = || add(all);
+        run_one(bench, all, Op::Add, pass, |(a, b, _), (_, _, c)| c == a + b);
+        run_one(bench, all, Op::Triad, || triad(all), is_triad);
+    }
 }
 
 /// Values of the three arrays at one index.
 type Row = (f64, f64, f64);
 
+/// Returns whether a row is the result of [`triad`].
+pub fn is_triad((_, b, c): Row, (a, _, _): Row) -> bool {
+    a == b + SCALAR * c
+}
+
 /// Measures one loop. `is_right` checks a row after the loop against the row before it; running the
 /// loop again must not change the result.
-fn run_one<S: System>(
+///
+/// # Safety
+/// The arrays are exclusive, but for `pass`.
+pub unsafe fn run_one<S: System>(
     bench: &mut Bench<'_, S>,
-    arrays: &mut Arrays<'_>,
+    arrays: &Arrays,
     op: Op,
-    kernel: fn(&mut Arrays<'_>) -> u64,
+    mut pass: impl FnMut() -> u64,
     is_right: fn(Row, Row) -> bool,
 ) {
     if !bench.job.selects(op) {
         return;
     }
-    fill(arrays);
+    // SAFETY: by contract.
+    unsafe { fill(arrays) };
     // STREAM does not count its first pass.
-    kernel(arrays);
+    pass();
     bench.begin(op, 0);
     for _ in 0..bench.job.passes {
-        bench.timed(op, |_| (kernel(arrays), ()));
+        bench.timed(op, |_| (pass(), ()));
     }
-    match verify(arrays, is_right) {
+    // SAFETY: same.
+    match unsafe { verify(arrays, is_right) } {
         Ok(sum) => bench.end(op, bench.job.passes, sum),
         Err(reason) => bench.fail(op, reason),
     }
@@ -121,16 +146,24 @@ fn initial(index: usize) -> Row {
     (small + 1.0, small + 2.0, small + 4.0)
 }
 
-fn fill(arrays: &mut Arrays<'_>) {
-    for index in 0..arrays.a.len() {
-        (arrays.a[index], arrays.b[index], arrays.c[index]) = initial(index);
+unsafe fn fill(arrays: &Arrays) {
+    for index in 0..arrays.length {
+        let (a, b, c) = initial(index);
+        // SAFETY: the index is below the length of the arrays, which are the caller's.
+        unsafe {
+            arrays.a.add(index).write(a);
+            arrays.b.add(index).write(b);
+            arrays.c.add(index).write(c);
+        }
     }
 }
 
-fn verify(arrays: &Arrays<'_>, is_right: fn(Row, Row) -> bool) -> Result<u64, Reason> {
+unsafe fn verify(arrays: &Arrays, is_right: fn(Row, Row) -> bool) -> Result<u64, Reason> {
     let mut sum = 0u64;
-    let rows = arrays.a.iter().zip(arrays.b.iter()).zip(arrays.c.iter());
-    for (index, ((&a, &b), &c)) in rows.enumerate() {
+    for index in 0..arrays.length {
+        // SAFETY: same.
+        let [a, b, c] =
+            [arrays.a, arrays.b, arrays.c].map(|array| unsafe { array.add(index).read() });
         if !is_right(initial(index), (a, b, c)) {
             return Err("an element of the result is wrong");
         }
@@ -145,15 +178,16 @@ fn verify(arrays: &Arrays<'_>, is_right: fn(Row, Row) -> bool) -> Result<u64, Re
 /// between them.
 macro_rules! pass {
     ($name:ident, $to:ident = |$($from:ident),+| $value:expr) => {
+        /// # Safety
+        /// The arrays are memory of their length, aligned to 16 bytes, and exclusive.
         #[inline(never)]
-        fn $name(arrays: &mut Arrays<'_>) -> u64 {
-            let to = arrays.$to.as_mut_ptr();
-            $(let $from = arrays.$from.as_ptr();)+
-            for turn in 0..arrays.a.len() / DOUBLES_PER_TURN {
+        pub unsafe fn $name(arrays: &Arrays) -> u64 {
+            let to = arrays.$to;
+            $(let $from = arrays.$from.cast_const();)+
+            for turn in 0..arrays.length / DOUBLES_PER_TURN {
                 for pair in 0..DOUBLES_PER_TURN / 2 {
                     let at = turn * DOUBLES_PER_TURN + 2 * pair;
-                    // SAFETY: `at + 1` is below the length that the three arrays
-                    // share, and each is page-aligned, so `at` is 16-byte aligned.
+                    // SAFETY: `at + 1` is below the length; `at` is 16-byte aligned, as the arrays are.
                     unsafe {
                         $(let $from = opaque(_mm_load_pd($from.add(at)));)+
                         _mm_store_pd(to.add(at), $value);
@@ -184,6 +218,6 @@ fn opaque(mut value: __m128d) -> __m128d {
 
 /// Returns the bytes that a pass moves. As in STREAM, each array that is read or written counts
 /// once.
-fn moved(arrays: &Arrays<'_>, touched: usize) -> u64 {
-    (touched * size_of_val(arrays.a)) as u64
+fn moved(arrays: &Arrays, touched: usize) -> u64 {
+    (touched * arrays.length * size_of::<f64>()) as u64
 }

@@ -236,11 +236,11 @@ pub trait System {
         Err(NO_LINK)
     }
 
-    /// Returns this CPU and a second one, which it starts on the first call.
+    /// Returns this CPU and others, which it starts on the first call.
     ///
     /// # Errors
     /// The reason why there is no second CPU, or why it cannot wait as the job asks.
-    fn cpu_pair(&mut self, _job: &Job) -> Result<&'static dyn CpuPair, Reason> {
+    fn cpus(&mut self, _job: &Job) -> Result<&'static dyn Cpus, Reason> {
         Err("this system has no second CPU")
     }
 
@@ -257,17 +257,25 @@ pub trait System {
     fn processes(&mut self) -> Result<&mut Self::Processes, Reason>;
 }
 
-/// Two CPUs, or two threads.
-pub trait CpuPair {
-    /// Runs `second` on the second CPU while `first` runs on this one. Returns when both have returned.
+/// CPUs, or threads that each run on one.
+pub trait Cpus {
+    /// Returns their number, at most [`trapline_abi::job::MOST_CPUS`].
+    fn count(&self) -> u32;
+
+    /// Runs `others` on `count - 1` other CPUs, with their number from 1, while `first` runs on this one. Returns when all have
+    /// returned. Threads share CPUs if there are fewer than `count`.
     ///
     /// # Errors
-    /// The second CPU cannot run; neither was called.
+    /// The other CPUs cannot run; neither was called.
     fn run_beside(
         &self,
-        second: &(dyn Fn(&dyn Cpu) + Sync),
+        count: u32,
+        others: &(dyn Fn(u32, &dyn Cpu) + Sync),
         first: &mut dyn FnMut(&dyn Cpu),
     ) -> Result<(), Reason>;
+
+    /// Returns how many interrupts between CPUs, or system calls, have woken a CPU so far.
+    fn wakes(&self) -> u64;
 }
 
 /// Files behind a page cache. Their length is fixed.

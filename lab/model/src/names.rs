@@ -224,8 +224,8 @@ mod tests {
             unknown workload or operation 'exits/port-oot'; did you mean 'exits/port-out'?
             unknown workload or operation 'port-in'; did you mean 'exits/port-in'?
             unknown workload or operation 'steam'; did you mean 'stream'?
-            unknown workload or operation ''; choose from basic, system, stream, memory, exits, boot, irq, populate, block, files, net, ipc
-            unknown workload or operation 'all'; leave it out for the default selection, or list what to measure: basic,system,stream,memory,exits,boot,irq,populate,block,files,net,ipc
+            unknown workload or operation ''; choose from basic, system, stream, memory, exits, boot, irq, populate, block, files, net, ipc, smp
+            unknown workload or operation 'all'; leave it out for the default selection, or list what to measure: basic,system,stream,memory,exits,boot,irq,populate,block,files,net,ipc,smp
             unknown preset 'ful'; did you mean 'full'?"#]].assert_eq(&errors.map(|error| error.to_string()).join("\n"));
         let all = environments("all").unwrap_err();
         assert!(matches!(all.hint, Hint::All(_)));

@@ -6,7 +6,7 @@ use crate::irq;
 use crate::overrides::Overrides;
 use crate::populate;
 use crate::preset::Preset;
-use trapline_abi::{Op, OpSet, Workload};
+use trapline_abi::{Need, Op, OpSet, Workload};
 
 /// A request for measurements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,8 @@ impl Request {
 }
 
 /// Returns the operations measured by default: all but those of memory, which has many, of net, which need a tap,
-/// of files, which need a disk, of ipc, which need a second CPU, and of irq, populate and block, which have a command of their own.
+/// of files, which need a disk, of ipc and smp, which need a second CPU, and of irq, populate and block, which have a command of
+/// their own.
 pub fn usual_operations() -> OpSet {
     let separate = Workload::Memory.set()
         | irq::operations()
@@ -74,7 +75,7 @@ pub fn usual_operations() -> OpSet {
         | trapline_abi::block::operations()
         | Workload::Files.set()
         | Workload::Net.set()
-        | Workload::Ipc.set();
+        | Need::SecondCpu.operations();
     known_operations() & !separate
 }
 

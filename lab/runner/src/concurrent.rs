@@ -13,8 +13,8 @@ use trapline_model::{irq, names, populate, PlannedBoot};
 /// Checks that two boots of `operations` can run concurrently on `cpus` CPUs.
 ///
 /// # Errors
-/// stream, memory, irq, populate, block, files and net share a resource (memory bandwidth, caches, interrupts, disk, the CPU of
-/// the peer); each side needs a CPU of its own.
+/// stream, memory, irq, populate, block, files, net and smp share a resource (memory bandwidth, caches, interrupts, disk, the CPU
+/// of the peer, all CPUs); each side needs a CPU of its own.
 pub fn check_concurrent(operations: OpSet, cpus: usize) -> Result<(), Failure> {
     let shared = Workload::Stream.set()
         | Workload::Memory.set()
@@ -22,7 +22,8 @@ pub fn check_concurrent(operations: OpSet, cpus: usize) -> Result<(), Failure> {
         | populate::operations()
         | block::operations()
         | files::operations()
-        | Workload::Net.set();
+        | Workload::Net.set()
+        | Workload::Smp.set();
     match operations & shared {
         0 if cpus < 2 => Err(Failure::usage(
             "--concurrent needs one CPU per side: this process may use one",

@@ -134,8 +134,8 @@ fn other_mechanism(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> 
         op if op.workload() == Workload::System => {
             "processes of the image's own kernel, which has less to do than Linux"
         }
-        op if op.workload() == Workload::Ipc => {
-            "ipc is hlt and an interrupt between CPUs in the image, a futex between threads in Linux"
+        op if op.workload() == Workload::Ipc || matches!(op, Op::SmpPairs | Op::SmpShared) => {
+            "CPUs wait by hlt and an interrupt in the image, threads by a futex in Linux"
         }
         op if op.workload() == Workload::Files => {
             "files is an archive behind a page cache in the image, a function call; a file system and system calls in Linux"

@@ -37,7 +37,8 @@ fn workloads_that_need_one_capability_need_it_for_all_operations() {
     assert_eq!(Need::Disk.operations(), Workload::Block.set());
     assert_eq!(Need::Files.operations(), Workload::Files.set());
     assert_eq!(Need::Network.operations(), Workload::Net.set());
-    assert_eq!(Need::SecondCpu.operations(), Workload::Ipc.set());
+    let cpus = Workload::Ipc.set() | Workload::Smp.set();
+    assert_eq!(Need::SecondCpu.operations(), cpus);
     let boot = Need::Launch.operations() | Need::VirtualMachine.operations();
     assert_eq!(boot, Workload::Boot.set());
 }
@@ -47,7 +48,8 @@ fn only_bandwidth_improves_upwards() {
     for op in Op::ALL {
         let is_stream = matches!(
             op,
-            Op::TcpSend
+            Op::SmpTriad
+                | Op::TcpSend
                 | Op::TcpReceive
                 | Op::Read1mWarm
                 | Op::Read1mCold

@@ -1,14 +1,14 @@
-//! Secondary CPUs, and the pair of CPUs of workload `ipc`.
+//! Secondary CPUs, for workloads `ipc` and `smp`.
 //!
-//! [`area`] is the memory of a CPU, `start.s` its first instructions, [`start`] the boot CPU's side of the start, [`pair`]
+//! [`area`] is the memory of a CPU, `start.s` its first instructions, [`start`] the boot CPU's side of the start, [`group`]
 //! what the CPUs execute. Secondary CPUs execute nothing else: all state in [`crate::cpu::Global`] belongs to the boot
 //! CPU.
 
 mod area;
 #[cfg(trapline_image)]
-mod pair;
+mod group;
 #[cfg(trapline_image)]
 mod start;
 
 #[cfg(trapline_image)]
-pub use {pair::pair, start::start_all};
+pub use {group::cpus, start::start_all};

@@ -1,7 +1,7 @@
 //! Start of secondary CPUs by INIT and startup IPIs (Intel SDM volume 3, 9.4.4).
 
 use super::area::Area;
-use super::pair;
+use super::group;
 use crate::cpu::{control, pause, ring};
 use crate::interrupts::{self, send_init, send_startup, Apic};
 use crate::memory;
@@ -71,11 +71,16 @@ pub fn start_all(_apic: &Apic, cpus: u32) -> Result<(), Reason> {
         return Err("the image has one CPU: choose --cpus 2");
     }
     copy_trampoline()?;
-    while RUNNING.load(SeqCst) < cpus - 1 {
-        let number = RUNNING.load(SeqCst) + 1;
+    while running() < cpus - 1 {
+        let number = running() + 1;
         start(number)?;
     }
     Ok(())
+}
+
+/// Returns the number of secondary CPUs that run.
+pub fn running() -> u32 {
+    RUNNING.load(SeqCst)
 }
 
 fn copy_trampoline() -> Result<(), Reason> {
@@ -112,7 +117,7 @@ fn start(number: u32) -> Result<(), Reason> {
         send_startup(number, TRAMPOLINE);
         let begun = ticks();
         while ticks() - begun < LONGEST_START {
-            if RUNNING.load(SeqCst) == number {
+            if running() == number {
                 return Ok(());
             }
             pause();
@@ -135,7 +140,7 @@ extern "C" fn trapline_secondary(area: &'static Area) -> ! {
     match Apic::open() {
         Ok(_enabled) => {
             RUNNING.store(area.number, SeqCst);
-            pair::serve(area.number)
+            group::serve(area.number)
         }
         Err(reason) => panic!("{reason}"),
     }

@@ -134,6 +134,10 @@ fn unsupported_operations_are_skipped_with_the_reason_of_the_system() {
     Fake::assert_result(Defect::NoProcesses, "system/page-fault", "Skip");
     Fake::assert_result(Defect::NoSecondCpu, "ipc/item", "Skip");
     Fake::assert_result(Defect::NoThread, "ipc/wake", "Skip");
+    for op in ["smp/pairs", "smp/shared", "smp/triad"] {
+        Fake::assert_result(Defect::NoSecondCpu, op, "Skip");
+        Fake::assert_result(Defect::NoThread, op, "Skip");
+    }
     for defect in [Defect::NoRegion, Defect::ShortRegion, Defect::KeepRegion] {
         Fake::assert_result(defect, "populate/attach-3", "Skip");
         Fake::assert_result(defect, "populate/touch-9-2m-prefault", "Skip");

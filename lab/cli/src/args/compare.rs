@@ -20,7 +20,7 @@ pub struct CompareArgs {
     #[arg(value_name = "B", value_parser = Side::from_str)]
     pub b: Side,
     /// Workloads or operations to measure, as listed by `trapline list` [default: all but memory, irq,
-    /// populate, block, files, net and ipc]
+    /// populate, block, files, net, ipc and smp]
     #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
     pub workloads: Vec<String>,
     /// Samples per boot

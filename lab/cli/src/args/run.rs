@@ -22,7 +22,7 @@ pub struct RunArgs {
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
     pub environments: Vec<EnvironmentId>,
     /// Workloads or operations to measure, as listed by `trapline list` [default: all but memory, irq,
-    /// populate, block, files, net and ipc]
+    /// populate, block, files, net, ipc and smp]
     #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
     pub workloads: Vec<String>,
     #[command(flatten)]

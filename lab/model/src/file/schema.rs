@@ -41,7 +41,7 @@ pub fn schema() -> Value {
             "workloads": {
                 "type": "array",
                 "items": { "enum": operations() },
-                "description": "Workloads or single operations; left out: all but memory, irq, populate, block, files, net and ipc."
+                "description": "Workloads or single operations; left out: all but memory, irq, populate, block, files, net, ipc and smp."
             },
             "preset": { "enum": Preset::ALL.map(Preset::name) },
             "boots": {

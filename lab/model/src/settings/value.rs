@@ -14,7 +14,11 @@ pub enum Value {
 }
 
 impl Value {
-    pub(crate) fn number(&self) -> u32 {
+    /// Returns the number.
+    ///
+    /// # Panics
+    /// It is no number.
+    pub fn number(&self) -> u32 {
         match self {
             Self::Number(number) => *number,
             other => unreachable!("{other:?} is not a number"),

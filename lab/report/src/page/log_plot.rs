@@ -1,6 +1,7 @@
 //! A plot of lines with logarithmic axes.
 
 use super::axis::{polyline, px, Axis};
+use crate::figures;
 use maud::{html, Markup};
 use std::fmt::Write;
 
@@ -53,6 +54,18 @@ pub fn range_of(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)>
 }
 
 impl LogAxis {
+    /// Returns an axis with some room around values, and ticks at round numbers; `None` without values.
+    pub fn around(title: &'static str, values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
+        let range = range_of(values)?;
+        let name = |tick| figures::quantity(tick).replace(".00", "").replace(".0", "");
+        let ticks = round_numbers(range).into_iter();
+        Some(Self {
+            title,
+            range,
+            ticks: ticks.map(|tick| (tick, name(tick))).collect(),
+        })
+    }
+
     fn between(&self, ends: (f64, f64)) -> Axis {
         let (low, high) = self.range;
         Axis::new((low.log10(), high.log10()), ends)
@@ -118,6 +131,27 @@ impl Frame {
             }
         }
     }
+}
+
+/// Draws lines on axes that have just room for them. Nothing without points.
+pub fn drawn(lines: &[Line], caption: &str, [across, down]: [&'static str; 2]) -> Markup {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let x = LogAxis::around(across, points().map(|point| point.0));
+    let y = LogAxis::around(down, points().map(|point| point.1));
+    html! { @if let Some((x, y)) = x.zip(y) {
+        (Frame::new(x, y).plot(caption, &words(caption, lines), lines))
+    } }
+}
+
+/// Returns a plot in words: the last point of each line.
+pub fn words(caption: &str, lines: &[Line]) -> String {
+    let ends = lines.iter().filter_map(|line| {
+        let (x, y) = line.points.last()?;
+        let [x, y] = [*x, *y].map(figures::quantity);
+        Some(format!("{} {y} at {x}", line.name))
+    });
+    let ends: Vec<String> = ends.collect();
+    format!("{caption}: {}", ends.join(", "))
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ mod packets;
 mod profile;
 mod reference;
 mod remarks;
+mod scaling;
 mod shell;
 mod stream;
 mod tables;
@@ -97,15 +98,15 @@ pub fn page(source: &Source<'_>) -> String {
         return shell::document(&Head::of(&contexts), &sections, &data).into_string();
     }
     let mut sections: Vec<Section> = contexts.iter().flat_map(sections).collect();
-    // Before what was not measured in the first study.
-    if let Some(profiles) = contexts
+    let flames = contexts
         .first()
-        .and_then(|first| flame::section(first, source.profiles))
-    {
+        .and_then(|first| flame::section(first, source.profiles));
+    // Before what was not measured in the first study.
+    for of_all in [flames, scaling::section(&contexts)].into_iter().flatten() {
         let place = sections
             .iter()
             .position(|section| PLAIN.contains(&section.id.as_str()));
-        sections.insert(place.unwrap_or(sections.len()), profiles);
+        sections.insert(place.unwrap_or(sections.len()), of_all);
     }
     let objects: Vec<_> = contexts
         .iter()

@@ -2,10 +2,9 @@
 
 use super::context::Context;
 use super::help::help;
-use super::log_plot::{range_of, round_numbers, Frame, Line, LogAxis};
+use super::log_plot::{drawn, Line};
 use super::{facts, heading, headline, Section};
 use crate::document::html as document;
-use crate::figures;
 use crate::packets::{table, FrameTable, Rates};
 use maud::{html, Markup};
 use std::collections::BTreeMap;
@@ -123,37 +122,4 @@ fn named((direction, ring, distance): Kind) -> String {
         ring.name(),
         distance.name()
     )
-}
-
-fn drawn(lines: &[Line], caption: &str, [across, down]: [&'static str; 2]) -> Markup {
-    let points = || lines.iter().flat_map(|line| &line.points);
-    let ranges =
-        range_of(points().map(|point| point.0)).zip(range_of(points().map(|point| point.1)));
-    let axis = |title, range| LogAxis {
-        title,
-        range,
-        ticks: round_numbers(range)
-            .into_iter()
-            .map(|tick| {
-                (
-                    tick,
-                    figures::quantity(tick).replace(".00", "").replace(".0", ""),
-                )
-            })
-            .collect(),
-    };
-    html! { @if let Some((x, y)) = ranges {
-        (Frame::new(axis(across, x), axis(down, y)).plot(caption, &words(caption, lines), lines))
-    } }
-}
-
-/// A plot in words: the last point of each line.
-fn words(caption: &str, lines: &[Line]) -> String {
-    let ends = lines.iter().filter_map(|line| {
-        let (x, y) = line.points.last()?;
-        let [x, y] = [*x, *y].map(figures::quantity);
-        Some(format!("{} {y} at {x}", line.name))
-    });
-    let ends: Vec<String> = ends.collect();
-    format!("{caption}: {}", ends.join(", "))
 }

@@ -144,15 +144,18 @@ fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range
     const FILES: &str = "18trapline_workloads5files";
     const PCI: &str = "_on_pci";
     const PAIR: &str = "18trapline_workloads3ipc";
+    const ALL_CPUS: &str = "18trapline_workloads3smp";
     const CALLOC: &str = "18trapline_workloads6calloc";
     const DRIVER: &str = "15trapline_kernel6virtio";
     const DISK: &str = "14trapline_agent5block";
     let never: &[&str] = match segment {
         Segment::Image => &[
-            BANDWIDTH, LOADS, HOTPLUG, PROCESSES, NETWORK, DRIVER, FILES, PAIR, PCI, CALLOC,
+            BANDWIDTH, LOADS, HOTPLUG, PROCESSES, NETWORK, DRIVER, FILES, PAIR, ALL_CPUS, PCI,
+            CALLOC,
         ],
         Segment::Program => &[
-            BANDWIDTH, LOADS, HOTPLUG, MACHINE, PROCESSES, NETWORK, DISK, FILES, PAIR, CALLOC,
+            BANDWIDTH, LOADS, HOTPLUG, MACHINE, PROCESSES, NETWORK, DISK, FILES, PAIR, ALL_CPUS,
+            CALLOC,
         ],
     };
     let Ok(Some((symbols, names))) = file.symbol_table() else {

@@ -1,8 +1,8 @@
 //! Fake kernel with one configured defect.
 
+mod cpus;
 mod files;
 mod machine;
-mod pair;
 mod processes;
 mod system;
 

@@ -1,6 +1,6 @@
 //! Services of the fake kernel.
 
-use super::pair::{NoThread, Threads};
+use super::cpus::{NoThread, Threads};
 use super::{Defect, Fake, SLOW};
 use std::fmt;
 use std::ptr::NonNull;
@@ -14,7 +14,7 @@ use trapline_abi::{Interrupt, Job, Record};
 use trapline_workloads::irq::{
     run_one_shot_timer, Arrival, InterruptLog, OneShotTimer, TimerSource, TimerWindow,
 };
-use trapline_workloads::{ticks, Block, CpuPair, Files, Reason, System, Wake};
+use trapline_workloads::{ticks, Block, Cpus, Files, Reason, System, Wake};
 
 impl System for Fake {
     type Machine = Self;
@@ -52,7 +52,7 @@ impl System for Fake {
     fn read_null(&mut self, _: &mut [u8]) -> usize {
         usize::from(self.defect == Defect::FullNullDevice)
     }
-    fn cpu_pair(&mut self, _: &Job) -> Result<&'static dyn CpuPair, Reason> {
+    fn cpus(&mut self, _: &Job) -> Result<&'static dyn Cpus, Reason> {
         match self.defect {
             Defect::NoSecondCpu => Err("there is one CPU"),
             Defect::NoThread => Ok(&NoThread),

@@ -3,35 +3,55 @@
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::thread;
 use trapline_workloads::semaphore::Cpu;
-use trapline_workloads::{CpuPair, Reason};
+use trapline_workloads::{Cpus, Reason};
 
-/// Two threads.
+/// Four threads.
 pub struct Threads;
 
 /// A second CPU that does not run.
 pub struct NoThread;
 
-impl CpuPair for Threads {
+impl Cpus for Threads {
+    fn count(&self) -> u32 {
+        4
+    }
+
     fn run_beside(
         &self,
-        second: &(dyn Fn(&dyn Cpu) + Sync),
+        count: u32,
+        others: &(dyn Fn(u32, &dyn Cpu) + Sync),
         first: &mut dyn FnMut(&dyn Cpu),
     ) -> Result<(), Reason> {
         thread::scope(|scope| {
-            scope.spawn(|| second(&Yielding));
+            for number in 1..count {
+                scope.spawn(move || others(number, &Yielding));
+            }
             first(&Yielding);
         });
         Ok(())
     }
+
+    fn wakes(&self) -> u64 {
+        0
+    }
 }
 
-impl CpuPair for NoThread {
+impl Cpus for NoThread {
+    fn count(&self) -> u32 {
+        2
+    }
+
     fn run_beside(
         &self,
-        _: &(dyn Fn(&dyn Cpu) + Sync),
+        _: u32,
+        _: &(dyn Fn(u32, &dyn Cpu) + Sync),
         _: &mut dyn FnMut(&dyn Cpu),
     ) -> Result<(), Reason> {
         Err("the second CPU does not run")
+    }
+
+    fn wakes(&self) -> u64 {
+        0
     }
 }
 

@@ -1,0 +1,288 @@
+//! All CPUs at once: pairs of a producer and a consumer, producers and consumers with one buffer, and STREAM's triad.
+//!
+//! This CPU starts a batch of each other one and waits for all results. An odd CPU more has nothing to do.
+
+use crate::batches::Batches;
+use crate::channel::{consumed, hash, item, Buffer, Channel, PLACES, TURNS};
+use crate::cpus::{cpus, run_beside};
+use crate::measure::{ensure, repeat, Bench, Work};
+use crate::semaphore::{Cpu, Semaphore};
+use crate::stream;
+use crate::system::{Cpus, System};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use trapline_abi::job::MOST_CPUS;
+use trapline_abi::Op;
+
+/// Most CPUs, and most pairs of them.
+const MOST: usize = MOST_CPUS as usize;
+const MOST_PAIRS: usize = MOST / 2;
+
+/// Distance between the numbers of the items of two producers.
+const PRODUCER: u64 = 1 << 40;
+
+/// Not inlined, because the lab identifies these markers by the name of this module.
+#[inline(never)]
+pub fn run<S: System>(bench: &mut Bench<'_, S>) {
+    measure_pairs(bench);
+    measure_shared(bench);
+    measure_triad(bench);
+}
+
+/// Returns the CPUs if there are several, or skips `op`.
+fn several<S: System>(bench: &mut Bench<'_, S>, op: Op) -> Option<&'static dyn Cpus> {
+    let found = cpus(bench, op)?;
+    if found.count() < 2 {
+        bench.skip(op, "this process may use one CPU");
+        return None;
+    }
+    Some(found)
+}
+
+/// CPU `2n` produces for CPU `2n + 1`.
+fn measure_pairs<S: System>(bench: &mut Bench<'_, S>) {
+    let op = Op::SmpPairs;
+    let Some(cpus) = several(bench, op) else {
+        return;
+    };
+    let pairs = cpus.count() / 2;
+    let poll = bench.job.wake.poll_ticks();
+    let channels: [_; MOST_PAIRS] = core::array::from_fn(|_| Channel::new(poll));
+    let producers: [_; MOST_PAIRS] = core::array::from_fn(|_| Batches::new(poll));
+    let others = |number: u32, cpu: &dyn Cpu| {
+        let pair = number as usize / 2;
+        let channel = &channels[pair];
+        if number % 2 == 1 {
+            return channel.consume(cpu, TURNS);
+        }
+        let mut next = 0;
+        producers[pair].serve(cpu, |items| {
+            let first = next;
+            next += items;
+            channel.produce(cpu, first, items, TURNS)
+        });
+        channel.batches.stop(cpu);
+    };
+    let other_pairs = &producers[1..pairs as usize];
+    run_beside(bench, op, (cpus, 2 * pairs), &others, &mut |bench, cpu| {
+        let (next, verified) = (Cell::new(0), Cell::new(0));
+        let differences = Cell::new(0);
+        bench.measure(
+            op,
+            |_, repetitions| {
+                let first = next.replace(next.get() + repetitions);
+                begin(other_pairs, cpu, repetitions);
+                let result = channels[0].produce(cpu, first, repetitions, TURNS);
+                for pair in other_pairs {
+                    differences.set(differences.get() | pair.finish(cpu) ^ result);
+                }
+                Work::new(repetitions * u64::from(pairs), result)
+            },
+            |_, work| {
+                let items = work.count / u64::from(pairs);
+                let first = verified.replace(verified.get() + items);
+                ensure(
+                    work.evidence == hash(first, items, TURNS) && differences.get() == 0,
+                    "a consumer received other items, or in another order",
+                )
+            },
+        );
+        stop(other_pairs, cpu);
+        channels[0].batches.stop(cpu);
+        next.get() * u64::from(pairs)
+    });
+}
+
+/// Even CPUs produce, odd ones consume as many items each, whoever has produced them.
+fn measure_shared<S: System>(bench: &mut Bench<'_, S>) {
+    let op = Op::SmpShared;
+    let Some(cpus) = several(bench, op) else {
+        return;
+    };
+    let pairs = u64::from(cpus.count() / 2);
+    let poll = bench.job.wake.poll_ticks();
+    let shared = Shared::new(poll);
+    let parts: [_; MOST] = core::array::from_fn(|_| Batches::new(poll));
+    let others = |number: u32, cpu: &dyn Cpu| {
+        let producer = u64::from(number / 2) * PRODUCER;
+        let mut next = producer;
+        parts[number as usize].serve(cpu, |items| match number % 2 {
+            0 => {
+                shared.produce(cpu, next, items);
+                next += items;
+                0
+            }
+            _ => shared.consume(cpu, items),
+        });
+    };
+    let other_parts = &parts[1..2 * pairs as usize];
+    let count = 2 * pairs as u32;
+    run_beside(bench, op, (cpus, count), &others, &mut |bench, cpu| {
+        let (next, verified) = (Cell::new(0), Cell::new(0));
+        bench.measure(
+            op,
+            |_, repetitions| {
+                let first = next.replace(next.get() + repetitions);
+                begin(other_parts, cpu, repetitions);
+                shared.produce(cpu, first, repetitions);
+                let results = other_parts.iter().map(|part| part.finish(cpu));
+                let sum = results.fold(0, u64::wrapping_add);
+                Work::new(repetitions * pairs, sum)
+            },
+            |_, work| {
+                let items = work.count / pairs;
+                let first = verified.replace(verified.get() + items);
+                let sums = (0..pairs).map(|producer| sum(producer * PRODUCER + first, items));
+                ensure(
+                    work.evidence == sums.fold(0, u64::wrapping_add),
+                    "the consumers received other items",
+                )
+            },
+        );
+        stop(other_parts, cpu);
+        next.get() * pairs
+    });
+}
+
+/// Each CPU computes its part of the array. A sample is one pass of all.
+fn measure_triad<S: System>(bench: &mut Bench<'_, S>) {
+    let op = Op::SmpTriad;
+    let Some(cpus) = several(bench, op) else {
+        return;
+    };
+    let count = cpus.count();
+    let parts: [_; MOST] = core::array::from_fn(|_| Batches::new(0));
+    let other_parts = &parts[1..count as usize];
+    stream::with_arrays(bench, [op].into_iter(), |bench, arrays| {
+        let triad = |number: u32| {
+            let part = arrays.part(number as usize, count as usize);
+            // SAFETY: the arrays are page-aligned, and this CPU's alone in its part while the first one waits for the result.
+            unsafe { stream::triad(&part) }
+        };
+        let others =
+            |number: u32, cpu: &dyn Cpu| parts[number as usize].serve(cpu, |_| triad(number));
+        run_beside(bench, op, (cpus, count), &others, &mut |bench, cpu| {
+            let mut passes = 0;
+            let pass = || {
+                passes += 1;
+                begin(other_parts, cpu, 1);
+                let own = triad(0);
+                let moved = other_parts.iter().map(|part| part.finish(cpu));
+                moved.fold(own, u64::wrapping_add)
+            };
+            // SAFETY: the arrays are accessed by `pass` only.
+            unsafe { stream::run_one(bench, &arrays, op, pass, stream::is_triad) };
+            stop(other_parts, cpu);
+            passes
+        });
+    });
+}
+
+fn begin(parts: &[Batches], cpu: &dyn Cpu, size: u64) {
+    parts.iter().for_each(|part| part.begin(cpu, size));
+}
+
+fn stop(parts: &[Batches], cpu: &dyn Cpu) {
+    parts.iter().for_each(|part| part.stop(cpu));
+}
+
+/// Returns the sum of the results of these items, which does not depend on their order.
+fn sum(first: u64, items: u64) -> u64 {
+    let results = (first..first + items).map(|number| consumed(0, item(number, TURNS), TURNS));
+    results.fold(0, u64::wrapping_add)
+}
+
+/// A buffer of several producers and consumers, with a third semaphore as its lock (Dijkstra, Cooperating sequential processes,
+/// 1965, 4.3).
+struct Shared {
+    buffer: Buffer,
+    lock: Semaphore,
+    /// Number of the next item that is put into the buffer, and of the next one that is taken. Accessed by the owner of the lock.
+    put: AtomicU64,
+    taken: AtomicU64,
+}
+
+impl Shared {
+    const fn new(poll: u64) -> Self {
+        Self {
+            buffer: Buffer::new(PLACES as u32, poll),
+            lock: Semaphore::new(1),
+            put: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    /// Accesses the next place by the number of `next`.
+    #[inline(always)]
+    fn access<T>(
+        &self,
+        cpu: &dyn Cpu,
+        next: &AtomicU64,
+        access: impl FnOnce(&AtomicU64) -> T,
+    ) -> T {
+        self.lock.wait(cpu, self.buffer.poll);
+        let number = next.load(Relaxed);
+        let result = access(&self.buffer.items[number as usize % PLACES]);
+        next.store(number + 1, Relaxed);
+        self.lock.post(cpu);
+        result
+    }
+
+    fn produce(&self, cpu: &dyn Cpu, first: u64, items: u64) {
+        let (buffer, mut number) = (&self.buffer, first);
+        repeat(items, || {
+            let item = item(number, TURNS);
+            buffer.free.wait(cpu, buffer.poll);
+            self.access(cpu, &self.put, |place| place.store(item, Relaxed));
+            buffer.full.post(cpu);
+            number += 1;
+        });
+    }
+
+    /// Returns the sum of the results of the items.
+    fn consume(&self, cpu: &dyn Cpu, items: u64) -> u64 {
+        let (buffer, mut sum) = (&self.buffer, 0_u64);
+        repeat(items, || {
+            buffer.full.wait(cpu, buffer.poll);
+            let item = self.access(cpu, &self.taken, |place| place.load(Relaxed));
+            buffer.free.post(cpu);
+            sum = sum.wrapping_add(consumed(0, item, TURNS));
+        });
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::semaphore::testing::Yielding;
+    use std::thread;
+
+    const ITEMS: u64 = 50;
+
+    /// Returns the sum of two consumers of two producers. `damage` changes the buffer before the consumers start.
+    fn consumed_of_two(damage: impl FnOnce(&Shared)) -> u64 {
+        let shared = Shared::new(0);
+        shared.produce(&Yielding, 0, PLACES as u64);
+        damage(&shared);
+        thread::scope(|scope| {
+            let consume = || scope.spawn(|| shared.consume(&Yielding, ITEMS));
+            let consumers = [consume(), consume()];
+            scope.spawn(|| shared.produce(&Yielding, PRODUCER, ITEMS));
+            shared.produce(&Yielding, PLACES as u64, ITEMS - PLACES as u64);
+            let sums = consumers.map(|it| it.join().unwrap_or_default());
+            sums[0].wrapping_add(sums[1])
+        })
+    }
+
+    #[test]
+    fn all_items_of_all_producers_arrive_once() {
+        let expected = sum(0, ITEMS).wrapping_add(sum(PRODUCER, ITEMS));
+        assert_eq!(consumed_of_two(|_| ()), expected);
+        let repeat_first = |shared: &Shared| {
+            let first = shared.buffer.items[0].load(Relaxed);
+            shared.buffer.items[1].store(first, Relaxed);
+        };
+        assert_ne!(consumed_of_two(repeat_first), expected);
+    }
+}
