@@ -100,3 +100,47 @@ fn plot(points: &[Point], op: Op, clock: Clock) -> Option<Markup> {
 fn is_native_linux(id: EnvironmentId) -> bool {
     id.is_native() && id.has_processes()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{figure, measured};
+    use crate::page::{Run, Study};
+    use crate::Report;
+    use trapline_stats::Summary;
+
+    fn study(settings: &str, times: [f64; 2]) -> Study {
+        let rows = [EnvironmentId::SIM, EnvironmentId::SIM_LINUX].into_iter();
+        let cells = rows
+            .zip(times)
+            .map(|(id, time)| measured(id, Op::SmpPairs, figure(time)));
+        let report = Report {
+            overrides: settings.parse().unwrap(),
+            operations: Op::SmpPairs.bit(),
+            summary: Summary {
+                cells: cells.collect(),
+                ..Summary::default()
+            },
+            ..Report::default()
+        };
+        Study {
+            report,
+            observations: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn figures_of_several_numbers_of_cpus_are_plotted_but_not_native_ones() {
+        let run = Run::default();
+        let studies = [study("cpus=8", [300.0, 7.0]), study("cpus=2", [200.0, 7.0])];
+        let contexts: Vec<_> = studies.iter().map(|it| Context::new(&run, it, 0)).collect();
+        assert!(section(&contexts[..1]).is_none());
+        let page = section(&contexts).unwrap().body.into_string();
+        assert!(
+            page.contains("smp/pairs") && page.contains("sim 300 at 8"),
+            "{page}"
+        );
+        assert!(!page.contains("sim/linux") && !page.contains("smp/triad"));
+        assert!(page.contains(">8</text>") && !page.contains(">5</text>"));
+    }
+}
