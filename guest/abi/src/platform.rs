@@ -150,6 +150,9 @@ pub const VIRTIO_DEVICE_FEATURES_SEL: u64 = 0x14;
 /// Prefix of a line in which the image names the virtio device that it accesses: a name and the value follow.
 pub const VIRTIO_FACT_PREFIX: &str = "trapline-virtio-";
 
+/// Prefix of a line about the page tables of programs, if they are isolated from the kernel: a name and the value follow.
+pub const ISOLATION_FACT_PREFIX: &str = "trapline-isolation-";
+
 /// Name of the domain that runs the image under Xen.
 pub const DOMAIN: &str = "trapline";
 

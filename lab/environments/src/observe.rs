@@ -12,7 +12,7 @@ use crate::environment::{Progress, SampleSink};
 use crate::launch::{ClockOffset, FinishedLaunch};
 use std::collections::BTreeMap;
 use trapline_abi::job::LOAD_PREFIX;
-use trapline_abi::platform::VIRTIO_FACT_PREFIX;
+use trapline_abi::platform::{ISOLATION_FACT_PREFIX, VIRTIO_FACT_PREFIX};
 use trapline_abi::record::Sender;
 use trapline_abi::{block, files, Counter, Interrupt, Op, OpSet, Stage, Workload};
 use trapline_host::Facts;
@@ -225,11 +225,16 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Adds the facts about a virtio device and a disk, which the guest prints, and about loads, which the init of a simulated
+    /// Adds the facts about page tables, a virtio device and a disk, which the guest prints, and about loads, which the init of a simulated
     /// machine prints to standard error.
     fn add_printed_facts(&mut self, report: &GuestReport) {
         self.facts
             .extend(printed_facts(&report.errors, LOAD_PREFIX, "load-"));
+        self.facts.extend(printed_facts(
+            &report.log,
+            ISOLATION_FACT_PREFIX,
+            "isolation-",
+        ));
         self.facts
             .extend(printed_facts(&report.log, VIRTIO_FACT_PREFIX, "virtio-"));
         if report.requested & block::operations() != 0 {
