@@ -103,7 +103,7 @@ named! {
     /// Page tables on which programs run.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     Isolation {
-        /// Those of the kernel, as far as the kernel has the choice.
+        /// The kernel's own tables, or what a Linux kernel chooses by itself.
         #[default]
         None = "none",
         /// Tables of their own, which do not map the kernel (Linux, Documentation/x86/pti.rst).

@@ -131,8 +131,8 @@ fn resolve<R: Ring>(address: u64, error: u64) {
         // The CPU has removed the translation of the address (Intel SDM volume 3, 4.10.4.1).
         Some(()) => {}
         None => {
-            // SAFETY: the frame of this page fault is on the stack of exceptions, which nothing else uses meanwhile. That
-            // `error` is not needed here saves an instruction of each fault.
+            // Read again, so that `error` occupies no register while a fault is resolved.
+            // SAFETY: the frame of this page fault is on the stack of exceptions, which nothing else uses meanwhile.
             let error = unsafe { error_code(R::exception_stack()).read() };
             end::<R>(EXCEPTION + PAGE_FAULT + (error & PRESENT) * PROTECTION)
         }
