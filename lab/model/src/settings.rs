@@ -295,7 +295,6 @@ pub const SETTINGS: &[Setting] = &[
         apply: |value, guest| guest.isolation = Isolation::ALL[value.choice()],
         format: 25,
         help: "Page tables of programs in workload system and in Linux guests: as the kernel has them by default, or isolated from it (docs/processes.md)",
-        ..ROW
     },
     Setting {
         name: "file-mib",
