@@ -153,6 +153,9 @@ pub const VIRTIO_FACT_PREFIX: &str = "trapline-virtio-";
 /// Prefix of a line with how often CPUs have woken each other in an operation: its name and the counts follow.
 pub const WAKES_FACT_PREFIX: &str = "trapline-wakes-";
 
+/// Prefix of a line about the page tables of programs, if they are isolated from the kernel: a name and the value follow.
+pub const ISOLATION_FACT_PREFIX: &str = "trapline-isolation-";
+
 /// Name of the domain that runs the image under Xen.
 pub const DOMAIN: &str = "trapline";
 

@@ -17,6 +17,7 @@ mod files;
 mod guard;
 mod init;
 mod interface;
+mod isolation;
 mod linux;
 mod machine;
 mod network;
@@ -64,7 +65,13 @@ fn main() -> ExitCode {
         return built.unwrap_or_else(|why| report_error(1, &why));
     }
     match Job::parse(words.iter().map(String::as_str)) {
-        Ok(job) => run(&job, main),
+        Ok(job) => match isolation::check(&job) {
+            Ok(fact) => {
+                fact.iter().for_each(|line| write_frame(line.as_bytes()));
+                run(&job, main)
+            }
+            Err(why) => report_error(1, &why),
+        },
         Err(bad) => report_error(USAGE, &bad.to_string()),
     }
 }

@@ -12,7 +12,7 @@ use crate::environment::{Progress, SampleSink};
 use crate::launch::{ClockOffset, FinishedLaunch};
 use std::collections::BTreeMap;
 use trapline_abi::job::LOAD_PREFIX;
-use trapline_abi::platform::{VIRTIO_FACT_PREFIX, WAKES_FACT_PREFIX};
+use trapline_abi::platform::{ISOLATION_FACT_PREFIX, VIRTIO_FACT_PREFIX, WAKES_FACT_PREFIX};
 use trapline_abi::record::Sender;
 use trapline_abi::{block, files, Counter, Interrupt, Op, OpSet, Stage, Workload};
 use trapline_host::Facts;
@@ -225,22 +225,19 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Adds the facts about a virtio device, a disk and CPUs, which the guest prints, and about loads, which the init of a
-    /// simulated machine prints to standard error.
+    /// Adds the facts that the guest prints, and those about loads, which the init of a simulated machine prints to standard
+    /// error.
     fn add_printed_facts(&mut self, report: &GuestReport) {
-        self.facts
-            .extend(printed_facts(&report.errors, LOAD_PREFIX, "load-"));
-        self.facts
-            .extend(printed_facts(&report.log, VIRTIO_FACT_PREFIX, "virtio-"));
-        self.facts
-            .extend(printed_facts(&report.log, WAKES_FACT_PREFIX, "wakes-"));
-        if report.requested & block::operations() != 0 {
-            self.facts
-                .extend(printed_facts(&report.log, block::FACT_PREFIX, "disk-"));
-        }
-        if report.requested & files::operations() != 0 {
-            self.facts
-                .extend(printed_facts(&report.log, files::FACT_PREFIX, "files-"));
+        let printed = [
+            (&report.errors, LOAD_PREFIX, "load-"),
+            (&report.log, ISOLATION_FACT_PREFIX, "isolation-"),
+            (&report.log, VIRTIO_FACT_PREFIX, "virtio-"),
+            (&report.log, WAKES_FACT_PREFIX, "wakes-"),
+            (&report.log, block::FACT_PREFIX, "disk-"),
+            (&report.log, files::FACT_PREFIX, "files-"),
+        ];
+        for (text, prefix, name) in printed {
+            self.facts.extend(printed_facts(text, prefix, name));
         }
     }
 

@@ -197,6 +197,13 @@ impl EnvironmentId {
         self.hypervisor() == Some(Hypervisor::Kvm) && is_known && !self.has_processes()
     }
 
+    /// Returns whether page tables can isolate its kernel from programs: the kernel of a Linux that is booted for the
+    /// measurement, or that of the image at ring 0.
+    pub(crate) fn supports_isolation(self) -> bool {
+        let is_booted = self != Self::HOST && !self.is_user_mode();
+        is_booted && !self.is_process()
+    }
+
     /// Returns whether a second guest can run beside the measured one, and the thread of its virtual
     /// CPU be placed: that of a guest that is a process is not a thread of its VMM.
     pub fn supports_second_guest(self) -> bool {

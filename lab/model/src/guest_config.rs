@@ -2,7 +2,7 @@
 
 use crate::named::named;
 use crate::scheduling::Scheduling;
-use trapline_abi::job::{WakePolicy, Zeroing};
+use trapline_abi::job::{Isolation, WakePolicy, Zeroing};
 use trapline_abi::operation::OpSet;
 use trapline_abi::{net, packet, Job, Workload};
 
@@ -53,6 +53,8 @@ pub struct GuestConfig {
     pub wake: Wake,
     /// Zeroing of the image's memory.
     pub zeroing: Zeroing,
+    /// Page tables on which programs run.
+    pub isolation: Isolation,
 }
 
 /// Maximum of [`GuestConfig::guests`].
@@ -83,6 +85,7 @@ impl GuestConfig {
         thp: None,
         wake: Wake::Halt,
         zeroing: Zeroing::Demand,
+        isolation: Isolation::None,
     };
 
     /// Returns it with the network cards that these operations need.

@@ -22,7 +22,7 @@ use crate::layers::{Hypervisor, Machine};
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Halt, Pin};
 use std::ops::RangeInclusive;
-use trapline_abi::job::{Zeroing, MOST_FILE_MIB};
+use trapline_abi::job::{Isolation, Zeroing, MOST_FILE_MIB};
 
 /// A setting.
 #[derive(Debug)]
@@ -283,6 +283,18 @@ pub const SETTINGS: &[Setting] = &[
         format: 21,
         help: "Zeroing of the image's memory in workload basic: in the allocation or while idle, with ordinary or non-temporal stores (docs/memory.md)",
         ..ROW
+    },
+    Setting {
+        name: "isolation",
+        column: "isolation",
+        value_type: ValueType::Choice(&Isolation::NAMES),
+        default: Some("none"),
+        options: Options::Measuring,
+        supported_by: EnvironmentId::supports_isolation,
+        not_concerned: |id| id == EnvironmentId::HOST,
+        apply: |value, guest| guest.isolation = Isolation::ALL[value.choice()],
+        format: 25,
+        help: "Page tables of programs in workload system and in Linux guests: as the kernel has them by default, or isolated from it (docs/processes.md)",
     },
     Setting {
         name: "file-mib",

@@ -138,8 +138,11 @@ const LINUX_REFUSALS: [&str; 2] = ["asm_exc_invalid_op", "asm_exc_device_not_ava
 const XEN_FAULTS: [&str; 4] = ["page_fault", "general_protection", "entry_PF", "entry_GP"];
 const XEN_REFUSALS: [&str; 4] = ["invalid_op", "device_not_available", "entry_UD", "entry_NM"];
 
-/// The image's handler of page faults.
-const IMAGE_FAULT: &str = "trapline_page_fault_entry";
+/// The image's handlers of page faults, the second of a kernel that is isolated from programs.
+const IMAGE_FAULTS: [&str; 2] = [
+    "trapline_page_fault_entry",
+    "trapline_page_fault_entry_isolated",
+];
 
 /// Xen's entry for all interrupts.
 const XEN_INTERRUPT: &str = "common_interrupt";
@@ -310,7 +313,7 @@ struct HandlerEntries {
 impl HandlerEntries {
     fn find(symbols: &Symbols, layout: AddressLayout) -> Self {
         let entries = Self::of_host(symbols, layout);
-        let image_faults = symbols.starts(AddressSpace::Guest, |name| name == IMAGE_FAULT);
+        let image_faults = symbols.starts(AddressSpace::Guest, |name| IMAGE_FAULTS.contains(&name));
         Self {
             image_faults,
             ..entries

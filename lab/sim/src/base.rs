@@ -93,6 +93,17 @@ impl Base {
         })
     }
 
+    /// Returns the machine with a further option of its kernel, which begins with a space; without any if it is empty.
+    #[must_use]
+    pub fn with_option(mut self, option: &str) -> Self {
+        if !option.is_empty() {
+            self.loaded.words += option;
+            let words = self.loaded.words.clone();
+            self.facts.insert("l1-command-line".to_owned(), words);
+        }
+        self
+    }
+
     /// Returns all options and command lines of the machine.
     pub fn words(&self) -> Vec<String> {
         let all = [self.machine, crate::qemu::COUNTING].into_iter();

@@ -2,7 +2,7 @@
 //! so on request, and the cause is reported in every environment.
 
 use std::time::Duration;
-use trapline_abi::job::Fault;
+use trapline_abi::job::{Fault, Isolation};
 use trapline_abi::{Job, Op};
 use trapline_environments::{all, boot, Booted, Environment, Limits, Settings};
 use trapline_model::{expand, EnvironmentId, Observation, Outcome, PlannedBoot, Preset, Request};
@@ -76,16 +76,15 @@ fn environment(id: EnvironmentId) -> Option<Box<dyn Environment>> {
 
 /// Boots a guest with `fault`, if the environment is available.
 fn boot_with_fault(id: EnvironmentId, fault: Fault, patience: u64) -> Option<Booted> {
+    boot_planned(&planned(id, fault), patience)
+}
+
+fn boot_planned(planned: &PlannedBoot, patience: u64) -> Option<Booted> {
+    let id = planned.environment;
     let environment = environment(id)?;
     let image = settings().parts.image().expect("image is built");
     let watch = Limits::timeout(Duration::from_secs(patience));
-    let booted = boot(
-        environment.as_ref(),
-        &image,
-        &planned(id, fault),
-        &watch,
-        &mut |_| (),
-    );
+    let booted = boot(environment.as_ref(), &image, planned, &watch, &mut |_| ());
     Some(booted.unwrap_or_else(|error| panic!("{id}: {error}")))
 }
 
@@ -217,27 +216,54 @@ fn misbehaving_programs_are_contained() {
         EnvironmentId::SIM_PROCESS,
         EnvironmentId::SIM_NOVA,
     ] {
-        assert_programs_are_contained(id);
+        assert_programs_are_contained(id, Isolation::None);
+    }
+}
+
+/// The same on page tables without the kernel: a program's access to memory of the kernel finds no page.
+#[test]
+fn misbehaving_programs_are_contained_by_an_isolated_kernel() {
+    for id in [
+        EnvironmentId::QEMU_TCG,
+        EnvironmentId::SIM,
+        EnvironmentId::SIM_KVM,
+        EnvironmentId::SIM_QEMU_KVM,
+        EnvironmentId::SIM_NOVA,
+    ] {
+        assert_programs_are_contained(id, Isolation::Kpti);
+    }
+}
+
+/// Bochs has process-context identifiers, QEMU's TCG has none.
+#[test]
+fn an_isolated_kernel_uses_process_context_identifiers() {
+    for (id, expected) in [(EnvironmentId::SIM, "no"), (EnvironmentId::SIM_VMX, "yes")] {
+        if let Some(observation) = assert_programs_are_contained(id, Isolation::Kpti) {
+            assert_eq!(observation.facts["isolation-pcid"], expected, "{id}");
+        }
     }
 }
 
 #[test]
 #[ignore = "slow: make test-all"]
 fn misbehaving_programs_in_a_xen_domain_are_contained() {
-    assert_programs_are_contained(EnvironmentId::SIM_XEN_TRAPLINE);
+    for isolation in Isolation::ALL {
+        assert_programs_are_contained(EnvironmentId::SIM_XEN_TRAPLINE, isolation);
+    }
 }
 
 #[track_caller]
-fn assert_programs_are_contained(id: EnvironmentId) {
-    let Some(booted) = boot_with_fault(id, Fault::Programs, 300) else {
-        return;
-    };
+fn assert_programs_are_contained(id: EnvironmentId, isolation: Isolation) -> Option<Observation> {
+    let mut planned = planned(id, Fault::Programs);
+    planned.job.isolation = isolation;
+    let booted = boot_planned(&planned, 300)?;
     assert!(booted.error.is_none(), "{id}: {:?}", booted.error);
     let observation = booted.observation;
     let all = &observation.operations;
     let is_measured = |outcome: &Outcome| matches!(outcome, Outcome::Measured { .. });
     assert!(all.iter().all(|one| is_measured(&one.outcome)), "{id}");
     assert_eq!((all.len(), &observation.problems[..]), (1, &[][..]), "{id}");
+    Some(observation)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Workload `system`: process operations on the host and on the instruction clock, and their profiles.
 
 use serde_json::Value;
-use trapline_tests::measurements::{cell, fastest, functions, total_insn};
+use trapline_tests::measurements::{cell, facts, fastest, functions, total_insn};
 use trapline_tests::run::Place;
 use trapline_tests::{has_qemu, skip};
 
@@ -96,6 +96,39 @@ fn process_operations_of_the_image_are_exact() {
         let ratio = cell(&json, "sim/kvm", operation)["ratio"].as_f64().unwrap();
         assert!((ratio - 1.0).abs() < 0.05, "no exits: {operation} {ratio}");
     }
+}
+
+/// Each entry and exit loads CR3.
+#[test]
+fn isolated_kernels_execute_more_at_each_entry_and_exit() {
+    let feature = "page-table isolation on the instruction clock";
+    if !has_qemu(feature) {
+        return;
+    }
+    let place = Place::new();
+    let [without, with] = ["none", "kpti"].map(|isolation| {
+        let words = ["--env", "sim,sim/kvm,sim/linux", "--workload", "system"];
+        place.measure(&[&words[..], &["--isolation", isolation]].concat())
+    });
+    for environment in ["sim", "sim/kvm", "sim/linux"] {
+        if let Some(reason) = cell(&with, environment, "fork")["skip"].as_str() {
+            skip(feature, reason);
+            continue;
+        }
+        check_order(&with, environment);
+        for operation in ["syscall", "null-io", "page-fault", "fork", "exec"] {
+            let [before, after] =
+                [&without, &with].map(|json| fastest(json, environment, operation));
+            assert!(after > before, "{environment} {operation} {before} {after}");
+            assert_eq!(cell(&with, environment, operation)["boots"], 2, "identical");
+        }
+        assert_eq!(facts(&with, environment)["isolation-pcid"], "no");
+    }
+    let words = ["explain", "sim", "system/page-fault", "--isolation", "kpti"];
+    let result = place.run(&[&words[..], &["--format", "json"]].concat());
+    assert_eq!(result.status, Some(0), "{result:?}");
+    let json: Value = serde_json::from_str(&result.stdout).expect("JSON");
+    assert_eq!(json["residual"], 0, "residual");
 }
 
 /// System calls of an image at ring 3 do not leave its process.

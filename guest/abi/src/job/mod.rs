@@ -10,7 +10,7 @@ mod words;
 
 pub use disk::Disk;
 pub use wake::WakePolicy;
-pub use words::{Console, Fault, Shutdown, Transport, WaitMode, Zeroing};
+pub use words::{Console, Fault, Isolation, Shutdown, Transport, WaitMode, Zeroing};
 
 use crate::operation::{Op, OpSet};
 use crate::workload::Workload;
@@ -87,6 +87,8 @@ pub struct Job {
     pub wake: WakePolicy,
     /// Zeroing of the image's memory. Sent only if it is not the default.
     pub zeroing: Zeroing,
+    /// Page tables on which programs run. Sent only if they are not the default.
+    pub isolation: Isolation,
     /// The peer of `net` is behind a network card; otherwise the agent starts one. Sent only if set.
     pub card: bool,
     /// The image checks the frames of another guest, see [`crate::packet`], and measures nothing. Sent only if set.
@@ -132,6 +134,7 @@ impl Job {
         cpus: 1,
         wake: WakePolicy::Halt,
         zeroing: Zeroing::Demand,
+        isolation: Isolation::None,
         card: false,
         receiver: false,
         console: Console::Serial,
@@ -195,6 +198,7 @@ impl Job {
             "cpus" => self.cpus = value.parse().ok().filter(|n| (1..=MOST_CPUS).contains(n))?,
             "wake" => self.wake = WakePolicy::parse(value)?,
             "zeroing" => self.zeroing = Zeroing::from_name(value)?,
+            "isolation" => self.isolation = Isolation::from_name(value)?,
             "card" => self.card = flag(value)?,
             "receiver" => self.receiver = flag(value)?,
             "console" => self.console = Console::from_name(value)?,
@@ -313,6 +317,9 @@ impl Job {
         }
         if self.zeroing != Zeroing::Demand {
             write!(f, " trapline.zeroing={}", self.zeroing.name())?;
+        }
+        if self.isolation != Isolation::None {
+            write!(f, " trapline.isolation={}", self.isolation.name())?;
         }
         if self.receiver {
             f.write_str(" trapline.receiver")?;

@@ -5,7 +5,7 @@ use std::string::ToString;
 
 /// Words that a job leaves out if they have their default.
 const DEFAULTS: &str =
-    "end period large-regions disk requests file-mib cpus wake zeroing transport build";
+    "end period large-regions disk requests file-mib cpus wake zeroing isolation transport build";
 
 #[test]
 fn a_job_is_equal_after_formatting_and_parsing() {
@@ -20,6 +20,7 @@ fn a_job_is_equal_after_formatting_and_parsing() {
         cpus: 2,
         wake: WakePolicy::Poll(50_000),
         zeroing: Zeroing::IdleNonTemporal,
+        isolation: Isolation::Kpti,
         transport: Transport::Pci,
         disk: Disk::from_name("vda"),
         disk_mib: 64,
@@ -84,6 +85,7 @@ fn words_without_prefix_are_ignored_and_invalid_ones_rejected() {
         "trapline.wake=poll:",
         "trapline.wake=nap",
         "trapline.zeroing=later",
+        "trapline.isolation=full",
         "trapline.transport=isa",
         "trapline.run=exits/port-oot",
     ] {

@@ -100,6 +100,18 @@ impl Zeroing {
 }
 
 named! {
+    /// Page tables on which programs run.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    Isolation {
+        /// The kernel's own tables, or what a Linux kernel chooses by itself.
+        #[default]
+        None = "none",
+        /// Tables of their own, which do not map the kernel (Linux, Documentation/x86/pti.rst).
+        Kpti = "kpti",
+    }
+}
+
+named! {
     /// Activity of a guest while it waits for an interrupt of workload `irq`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     WaitMode {

@@ -7,7 +7,7 @@ use super::line::Line;
 use super::script;
 use crate::drivers::mount_devices;
 use crate::port::Port;
-use crate::{build, linux, peer};
+use crate::{build, isolation, linux, peer};
 use std::fs;
 use std::io;
 use trapline_abi::frame::{encode, truncate, MAX_FRAME};
@@ -77,6 +77,10 @@ pub fn run(task: &JobTask, main: u64) -> ! {
     }));
     if let Some(message) = task.cpus.and_then(missing_cpus) {
         output.send_panic(&message, shutdown);
+    }
+    match isolation::check(&task.job) {
+        Ok(fact) => fact.iter().for_each(|line| output.write(line.as_bytes())),
+        Err(message) => output.send_panic(&message, shutdown),
     }
     let sink = &mut |frame: &[u8]| output.write(frame);
     if task.job.receiver {

@@ -78,12 +78,8 @@ pub unsafe fn kernel_part(
         }
         for index in 0..ENTRIES {
             (*table(directory))[index] = (*kernel_directory)[index] & !user;
-            let entry = (*kernel_low)[index];
-            (*table(low))[index] = match access(index as u64 * FRAME) {
-                KernelPage::Readable => (entry | USER) & !WRITABLE,
-                KernelPage::Private => entry & !user,
-                KernelPage::Guard => 0,
-            };
+            let access = access(index as u64 * FRAME);
+            (*table(low))[index] = small_page((*kernel_low)[index], access, user);
         }
         (*table(directory))[0] = low | TABLE;
         (*table(upper))[0] = directory | TABLE;
@@ -91,8 +87,18 @@ pub unsafe fn kernel_part(
     Some(upper | TABLE)
 }
 
+/// Returns the entry of a page of the first 2 MiB from that of the kernel's own tables. A private page does not have the
+/// bits of `user`.
+pub fn small_page(entry: u64, access: KernelPage, user: u64) -> u64 {
+    match access {
+        KernelPage::Readable => (entry | USER) & !WRITABLE,
+        KernelPage::Private => entry & !user,
+        KernelPage::Guard => 0,
+    }
+}
+
 /// Returns the table that an entry points to.
-fn table(entry: u64) -> *mut Table {
+pub fn table(entry: u64) -> *mut Table {
     (entry & ADDRESS) as *mut Table
 }
 

@@ -4,7 +4,9 @@
 //! a time, and only where the program itself may: no address that a program passes is used directly.
 
 use super::address_space::{AddressSpace, CODE, PROGRAM, STACK};
-use super::number::{self, EXCEPTION, FAILED};
+use super::entries;
+use super::isolated::Isolated;
+use super::number::{self, EXCEPTION, FAILED, PROTECTION};
 use super::resources::resources;
 use super::ring::Ring;
 use super::ring0::Ring0;
@@ -21,7 +23,8 @@ use trapline_abi::platform::PAGE;
 /// Number of a page fault.
 const PAGE_FAULT: u64 = 14;
 
-/// Bit of its error code: a write.
+/// Bits of its error code: the page is present, and a write.
+const PRESENT: u64 = 1 << 0;
 const WRITE_ACCESS: u64 = 1 << 1;
 
 /// Performs a system call at ring 0. Called by entry.s; `frame` has the registers of the program.
@@ -34,6 +37,18 @@ extern "C" fn trapline_system_call(
     frame: &mut UserFrame,
 ) -> u64 {
     perform::<Ring0>(number, first, second, third, frame)
+}
+
+/// Performs a system call of an isolated kernel. Called by isolated.s.
+#[no_mangle]
+extern "C" fn trapline_system_call_isolated(
+    number: u64,
+    first: u64,
+    second: u64,
+    third: u64,
+    frame: &mut UserFrame,
+) -> u64 {
+    perform::<Isolated>(number, first, second, third, frame)
 }
 
 /// Performs a system call at ring 3. Called by entry3.s.
@@ -90,6 +105,12 @@ extern "C" fn trapline_page_fault(address: u64, error: u64) {
     resolve::<Ring0>(address, error);
 }
 
+/// Does the same in an isolated kernel. Called by isolated.s.
+#[no_mangle]
+extern "C" fn trapline_page_fault_isolated(address: u64, error: u64) {
+    resolve::<Isolated>(address, error);
+}
+
 /// Does the same where the kernel is at ring 3. `stack` is the interrupted stack pointer.
 #[no_mangle]
 extern "C" fn trapline_page_fault3(address: u64, error: u64, stack: u64) {
@@ -109,8 +130,19 @@ fn resolve<R: Ring>(address: u64, error: u64) {
     match resolved {
         // The CPU has removed the translation of the address (Intel SDM volume 3, 4.10.4.1).
         Some(()) => {}
-        None => end::<R>(EXCEPTION + PAGE_FAULT),
+        None => {
+            // Read again, so that `error` occupies no register while a fault is resolved.
+            // SAFETY: the frame of this page fault is on the stack of exceptions, which nothing else uses meanwhile.
+            let error = unsafe { error_code(R::exception_stack()).read() };
+            end::<R>(EXCEPTION + PAGE_FAULT + (error & PRESENT) * PROTECTION)
+        }
     }
+}
+
+/// Returns the address of the error code of an exception, as pushed by the CPU on a stack with this end.
+fn error_code(stack: *const u64) -> *const u64 {
+    const WORDS: usize = 6;
+    stack.wrapping_sub(WORDS)
 }
 
 /// Ends the current program because of an exception at ring 3, with this stack pointer. Returns if there is no
@@ -118,6 +150,7 @@ fn resolve<R: Ring>(address: u64, error: u64) {
 pub fn end_on_exception(vector: u64, stack: u64) {
     match ring() {
         _ if !is_active() => {}
+        0 if entries::are_loaded() => end::<Isolated>(EXCEPTION + vector),
         0 => end::<Ring0>(EXCEPTION + vector),
         _ if is_kernel_stack(stack) => {}
         _ => end::<Ring3>(EXCEPTION + vector),

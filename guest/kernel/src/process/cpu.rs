@@ -28,17 +28,16 @@ const NO_PORTS: u16 = u16::MAX;
 extern "C" {
     static mut trapline_tss: u8;
     static trapline_port_bitmap: u8;
-    fn trapline_system_call_entry();
 }
 
-/// Enables system calls, and disables access of ring 3 to ports.
-pub fn enable_system_calls() {
+/// Enables system calls with this entry, and disables access of ring 3 to ports.
+pub fn enable_system_calls(entry: unsafe extern "C" fn()) {
     set_port_bitmap(NO_PORTS);
-    // SAFETY: the kernel's code segment and its entry in entry.s; the GDT of tables.s has the
+    // SAFETY: the kernel's code segment and its entry; the GDT of tables.s has the
     // segments in the order that `sysretq` requires. None of this accesses memory.
     unsafe {
         wrmsr(STAR, RETURN_BASE << 48 | u64::from(CODE0) << 32);
-        wrmsr(LSTAR, trapline_system_call_entry as *const () as u64);
+        wrmsr(LSTAR, entry as *const () as u64);
         wrmsr(SFMASK, CLEARED_FLAGS);
         wrmsr(EFER, rdmsr(EFER) | SYSCALL_ENABLED);
     }

@@ -1,12 +1,14 @@
 //! Programs that misbehave, to test that the kernel contains them.
 
 use super::address_space::{CODE, STACK};
-use super::number::{self, EXCEPTION};
+use super::entries;
+use super::number::{self, EXCEPTION, PROTECTION};
 use super::ring::Ring;
 use super::system_calls::{call, exit, fork, wait, Pipe};
 use crate::devices;
 use core::arch::asm;
 use core::hint::black_box;
+use trapline_abi::job::Isolation;
 use trapline_abi::platform::{LOCAL_APIC, PAGE};
 use trapline_abi::Job;
 
@@ -22,6 +24,7 @@ const DEBUG: u64 = EXCEPTION + 1;
 const INVALID_OPCODE: u64 = EXCEPTION + 6;
 const GENERAL_PROTECTION: u64 = EXCEPTION + 13;
 const PAGE_FAULT: u64 = EXCEPTION + 14;
+const PROTECTION_FAULT: u64 = PAGE_FAULT + PROTECTION;
 
 /// Status of a program that checked its behaviour itself.
 const AS_EXPECTED: u64 = 7;
@@ -46,8 +49,8 @@ const fn programs<R: Ring>() -> [Misbehaviour; 21] {
         (|| read(CODE), PAGE_FAULT),
         (|| read(1 << 47), GENERAL_PROTECTION),
         (|| read(u64::MAX - 7), PAGE_FAULT),
-        (write_file::<R>, PAGE_FAULT),
-        (write_protected::<R>, PAGE_FAULT),
+        (write_file::<R>, PROTECTION_FAULT),
+        (write_protected::<R>, PROTECTION_FAULT),
         (use_released::<R>, PAGE_FAULT),
         (exhaust_memory::<R>, PAGE_FAULT),
         (execute_nothing::<R>, PAGE_FAULT),
@@ -75,33 +78,43 @@ const fn programs<R: Ring>() -> [Misbehaviour; 21] {
     ]
 }
 
-/// Programs that access memory or ports of the kernel, or its system call instruction. Only a kernel at ring 0 is
-/// protected from them.
-const ATTACKS: [Misbehaviour; 12] = [
-    (|| read(kernel_data()), PAGE_FAULT),
-    (|| write(kernel_data()), PAGE_FAULT),
-    (|| write(code()), PAGE_FAULT),
-    (|| read(0), PAGE_FAULT),
-    (|| read(64 << 20), PAGE_FAULT),
-    (|| read(LOCAL_APIC), PAGE_FAULT),
-    (|| read(256 << 30), PAGE_FAULT),
-    (|| jump(0), PAGE_FAULT),
-    (|| jump(kernel_data()), PAGE_FAULT),
-    (instruction!("in al, 0x60", out("al") _), GENERAL_PROTECTION),
-    (instruction!("int 0x30"), GENERAL_PROTECTION),
-    (
-        // A system call without a stack, then its use.
-        instruction!("xor esp, esp", "xor edi, edi", "syscall", "push rax", out("rdi") _, out("rcx") _, out("r11") _),
-        PAGE_FAULT,
-    ),
-];
+/// Returns the programs that access memory or ports of the kernel, or its system call instruction. Only a kernel at
+/// ring 0 is protected from them. Pages of an isolated one are absent from the tables of programs, except for code and
+/// entries.
+const fn attacks(isolation: Isolation) -> [Misbehaviour; 13] {
+    let kernel_fault = match isolation {
+        Isolation::None => PROTECTION_FAULT,
+        Isolation::Kpti => PAGE_FAULT,
+    };
+    [
+        (|| read(kernel_data()), kernel_fault),
+        (|| write(kernel_data()), kernel_fault),
+        (|| write(code()), PROTECTION_FAULT),
+        (|| read(entries::address()), PROTECTION_FAULT),
+        (|| read(0), kernel_fault),
+        (|| read(64 << 20), kernel_fault),
+        (|| read(LOCAL_APIC), kernel_fault),
+        (|| read(256 << 30), PAGE_FAULT),
+        (|| jump(0), kernel_fault),
+        (|| jump(kernel_data()), kernel_fault),
+        (instruction!("in al, 0x60", out("al") _), GENERAL_PROTECTION),
+        (instruction!("int 0x30"), GENERAL_PROTECTION),
+        (
+            // A system call without a stack, then its use.
+            instruction!("xor esp, esp", "xor edi, edi", "syscall", "push rax", out("rdi") _, out("rcx") _, out("r11") _),
+            PAGE_FAULT,
+        ),
+    ]
+}
 
 /// Runs each program in a child, then invalid system calls. Returns the number of the first that is
 /// not contained; 0 if all are. The function of process 1.
-pub extern "C" fn run<R: Ring>(_: *const Job) -> u8 {
-    let attacks = if R::IS_PROTECTED { &ATTACKS[..] } else { &[] };
+pub extern "C" fn run<R: Ring>(job: *const Job) -> u8 {
+    // SAFETY: launch.rs has written the job to the stack of this program.
+    let isolation = unsafe { &*job }.isolation;
+    let attacks = R::IS_PROTECTED.then(|| attacks(isolation));
     let programs = programs::<R>();
-    let programs = programs.iter().chain(attacks);
+    let programs = programs.iter().chain(attacks.iter().flatten());
     let mut count = 0;
     for (program, expected) in programs {
         count += 1;

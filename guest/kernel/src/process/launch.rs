@@ -2,6 +2,7 @@
 
 use super::address_space::{AddressSpace, STACK};
 use super::calls::wait;
+use super::isolated::Isolated;
 use super::resources::{allocate_resources, resources};
 use super::ring::Ring;
 use super::ring0::Ring0;
@@ -10,19 +11,24 @@ use super::switch::{start, table, UserFrame};
 use super::{hostile, pool, user, Entry};
 use crate::cpu::{ring, Global};
 use crate::memory;
+use trapline_abi::job::Isolation;
 use trapline_abi::Job;
 use trapline_workloads::Reason;
 
 const NO_MEMORY: Reason = "not enough memory for processes";
+const NO_ISOLATION: Reason =
+    "the image's kernel is at ring 3 here, where page tables do not isolate it from programs";
 
 /// Measures workload `system` in process 1.
 ///
 /// # Errors
 /// The reason why there are no processes.
 pub fn measure(job: &Job, has_ports: bool) -> Result<(), Reason> {
-    let status = match ring() {
-        0 => run::<Ring0>(user::measure::<Ring0>, job, has_ports),
-        _ => run::<Ring3>(user::measure::<Ring3>, job, has_ports),
+    let status = match (ring(), job.isolation) {
+        (0, Isolation::None) => run::<Ring0>(user::measure::<Ring0>, job, has_ports),
+        (0, Isolation::Kpti) => run::<Isolated>(user::measure::<Ring0>, job, has_ports),
+        (_, Isolation::None) => run::<Ring3>(user::measure::<Ring3>, job, has_ports),
+        (_, Isolation::Kpti) => Err(NO_ISOLATION),
     }?;
     assert!(
         status == 0,
@@ -33,8 +39,9 @@ pub fn measure(job: &Job, has_ports: bool) -> Result<(), Reason> {
 
 /// Runs programs that misbehave, and panics unless each is ended or refused as expected.
 pub fn contain_programs(job: &Job) {
-    let status = match ring() {
-        0 => run::<Ring0>(hostile::run::<Ring0>, job, false),
+    let status = match (ring(), job.isolation) {
+        (0, Isolation::None) => run::<Ring0>(hostile::run::<Ring0>, job, false),
+        (0, Isolation::Kpti) => run::<Isolated>(hostile::run::<Ring0>, job, false),
         _ => run::<Ring3>(hostile::run::<Ring3>, job, job.ports),
     };
     match status {

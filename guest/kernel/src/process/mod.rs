@@ -5,7 +5,8 @@
 //! [`pool`] has the frames, [`address_space`] the page tables, [`table`] the states of processes,
 //! [`pipe`] the buffers; these need no machine. [`switch`] switches between kernel stacks, [`calls`]
 //! implements system calls and page faults, `entry.s` is between a program and the kernel. [`ring`] has what
-//! differs between a kernel at ring 0 ([`ring0`]) and at ring 3 ([`ring3`], `entry3.s`), and [`step`] a program for both. [`launch`]
+//! differs between a kernel at ring 0 ([`ring0`]), at ring 0 and isolated from programs ([`isolated`] with its [`entries`] and
+//! [`user_tables`], `isolated.s`), and at ring 3 ([`ring3`], `entry3.s`). [`step`] is a program for all. [`launch`]
 //! starts process 1 with the [`resources`] of all. [`user`] is `System` for programs, by the
 //! [`system_calls`] of [`number`]. [`hostile`] has programs that misbehave.
 
@@ -15,7 +16,11 @@ mod calls;
 #[cfg(trapline_image)]
 mod cpu;
 #[cfg(trapline_image)]
+mod entries;
+#[cfg(trapline_image)]
 mod hostile;
+#[cfg(trapline_image)]
+mod isolated;
 #[cfg(trapline_image)]
 mod launch;
 #[cfg(trapline_image)]
@@ -39,6 +44,7 @@ mod system_calls;
 mod table;
 #[cfg(trapline_image)]
 mod user;
+mod user_tables;
 
 #[cfg(trapline_image)]
 pub use calls::end_on_exception;

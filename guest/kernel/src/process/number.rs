@@ -6,6 +6,10 @@ pub const FAILED: u64 = u64::MAX;
 /// Statuses from here on are those of programs that were ended by the exception with this number.
 pub const EXCEPTION: u64 = 256;
 
+/// Added to the status after a page fault if the page is present in the tables of the program, so that its protection was
+/// violated.
+pub const PROTECTION: u64 = 32;
+
 /// Returns the process number.
 pub const GETPID: u64 = 0;
 /// Ends the process with a status below [`EXCEPTION`].

@@ -69,7 +69,7 @@ pub fn allocate_resources<R: Ring>(has_ports: bool) -> Option<()> {
 }
 
 /// Returns the access of programs to a page of the first 2 MiB.
-fn access(page: u64) -> KernelPage {
+pub fn access(page: u64) -> KernelPage {
     let code = &raw const trapline_code_start as u64..&raw const trapline_code_end as u64;
     match page {
         page if code.contains(&page) => KernelPage::Readable,

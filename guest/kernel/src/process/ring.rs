@@ -1,7 +1,8 @@
-//! Operations of processes that depend on the privilege ring of the kernel.
+//! Operations of processes that depend on the privilege ring of the kernel, and on its isolation from programs.
 //!
-//! Code that uses them is generic, so that it is compiled once for each ring. At ring 0 ([`super::ring0`]) these are
-//! instructions. At ring 3 the kernel's instructions are not available to it: [`super::ring3`] has the substitutes.
+//! Code that uses them is generic, so that it is compiled once for each. At ring 0 ([`super::ring0`]) these are
+//! instructions, also of an isolated kernel ([`super::isolated`]). At ring 3 the kernel's instructions are not available to
+//! it: [`super::ring3`] has the substitutes.
 
 use core::ops::Range;
 use trapline_workloads::Reason;
@@ -65,6 +66,9 @@ pub trait Ring: Default + 'static {
     /// # Safety
     /// `to` was saved here or prepared by [`super::switch::start`], and the tables map the kernel.
     unsafe fn switch(from: *mut *mut u64, to: *mut u64, tables: u64);
+
+    /// Returns the end of the stack on which exceptions of programs begin.
+    fn exception_stack() -> *const u64;
 
     /// Returns the programs, with their offsets in the page of programs.
     fn programs() -> [(u64, Code); 2];

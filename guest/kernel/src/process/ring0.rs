@@ -13,6 +13,8 @@ use trapline_workloads::Reason;
 step!("trapline_step", "syscall");
 
 extern "C" {
+    static stack_of_faults_top: u64;
+    fn trapline_system_call_entry();
     fn trapline_switch(from: *mut *mut u64, to: *mut u64, tables: u64);
     fn trapline_return_to_child();
     fn trapline_start_program();
@@ -30,7 +32,7 @@ impl Ring for Ring0 {
     const IS_PROTECTED: bool = true;
 
     fn open(_: bool) -> Result<(), Reason> {
-        cpu::enable_system_calls();
+        cpu::enable_system_calls(trapline_system_call_entry);
         Ok(())
     }
 
@@ -79,6 +81,10 @@ impl Ring for Ring0 {
     unsafe fn switch(from: *mut *mut u64, to: *mut u64, tables: u64) {
         // SAFETY: same contract.
         unsafe { trapline_switch(from, to, tables) }
+    }
+
+    fn exception_stack() -> *const u64 {
+        &raw const stack_of_faults_top
     }
 
     fn programs() -> [(u64, Code); 2] {

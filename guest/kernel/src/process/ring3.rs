@@ -33,6 +33,7 @@ step!(
 );
 
 extern "C" {
+    static stack_of_faults_top: u64;
     static mut trapline_spaces_by_call: u8;
     static mut trapline_idt3: [u16; 8 * 64];
     fn trapline_request_space(operation: u64, first: u64, second: u64);
@@ -139,6 +140,10 @@ impl Ring for Ring3 {
     unsafe fn switch(from: *mut *mut u64, to: *mut u64, tables: u64) {
         // SAFETY: same contract.
         unsafe { trapline_switch3(from, to, tables) }
+    }
+
+    fn exception_stack() -> *const u64 {
+        &raw const stack_of_faults_top
     }
 
     fn programs() -> [(u64, Code); 2] {

@@ -47,6 +47,7 @@ trapline_port_bitmap:
 .section .bss.stacks, "aw", @nobits
 .balign 16
     .zero 16384
+.global stack_of_faults_top
 stack_of_faults_top:
 # An abort ends the machine, so its stack may grow into that of faults.
     .zero 4096

@@ -17,7 +17,7 @@ pub use uml::{check as check_uml, facts as uml_facts};
 use crate::process_guest::GuestCommand;
 use crate::vmm_command;
 use std::path::{Path, PathBuf};
-use trapline_abi::job::{Console, CPUS};
+use trapline_abi::job::{Console, Isolation, CPUS};
 use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
@@ -46,8 +46,8 @@ pub struct Linux {
     origin: String,
     /// Configuration of the guest.
     pub guest: GuestConfig,
-    /// Kernel options that depend on the VMM, after a space.
-    vmm_options: String,
+    /// Kernel options that depend on settings and on the VMM, each after a space.
+    further_options: String,
 }
 
 /// The VMM of a Linux guest.
@@ -85,7 +85,7 @@ impl Linux {
             root: Root::new(settings)?,
             origin,
             guest: *guest,
-            vmm_options: String::new(),
+            further_options: isolation_option(guest.isolation).to_owned(),
         })
     }
 
@@ -93,7 +93,8 @@ impl Linux {
     pub fn with_tsc_rate(self, hertz: f64) -> Self {
         let khz = hertz / 1e3;
         Self {
-            vmm_options: format!(" tsc_early_khz={khz:.0} tsc=reliable"),
+            further_options: self.further_options
+                + &format!(" tsc_early_khz={khz:.0} tsc=reliable"),
             ..self
         }
     }
@@ -103,7 +104,7 @@ impl Linux {
     /// # Errors
     /// The kernel or a file of the initramfs cannot be read.
     pub fn facts(&self) -> Result<Facts, Error> {
-        let options = format!("{KERNEL_OPTIONS}{}", self.vmm_options);
+        let options = format!("{KERNEL_OPTIONS}{}", self.further_options);
         let mut facts = named([
             ("guest-kernel", self.origin.clone()),
             ("guest-kernel-sha256", sha256_of_file(&self.kernel)?),
@@ -114,11 +115,13 @@ impl Linux {
         Ok(facts)
     }
 
-    /// Returns the kernel command line for `job`. The agent writes its records to a port.
+    /// Returns the kernel command line for `job`. The agent writes its records to a port, and checks that the kernel isolates
+    /// programs if it is asked to.
     pub fn command_line(&self, job: &Job) -> String {
         let job = Job {
             console: Console::Port,
             ports: false,
+            isolation: self.guest.isolation,
             ..*job
         };
         format!("{}{job}", self.options())
@@ -126,8 +129,8 @@ impl Linux {
 
     /// Returns the words before the job in the kernel command line, each followed by a space.
     pub fn options(&self) -> String {
-        let (vmm_options, cpus) = (&self.vmm_options, self.guest.cpus);
-        format!("{KERNEL_OPTIONS}{vmm_options} {CPUS}{cpus} ")
+        let (further, cpus) = (&self.further_options, self.guest.cpus);
+        format!("{KERNEL_OPTIONS}{further} {CPUS}{cpus} ")
     }
 
     /// Returns the command that runs `job` in `vmm`. `initrd` appends the path of the initramfs.
@@ -149,6 +152,15 @@ impl Linux {
                 initrd(command).arg("-append").arg(command_line)
             }
         }
+    }
+}
+
+/// Returns the kernel option of a setting, after a space (Linux, Documentation/admin-guide/kernel-parameters.txt). Without it
+/// a kernel isolates programs on processors that need it.
+pub(crate) fn isolation_option(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::None => "",
+        Isolation::Kpti => " pti=on",
     }
 }
 

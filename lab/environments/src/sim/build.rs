@@ -4,6 +4,7 @@ use super::contents::Contents;
 use super::inner::InnerLinux;
 use super::machine_guest::tuned;
 use super::nova;
+use crate::linux_guest::isolation_option;
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts, Limits};
@@ -40,7 +41,10 @@ pub fn build(
     let guest = guest.transpose()?;
     let base = match &guest {
         Some(guest) => guest.base(settings, Maker::Amd)?,
-        None => Base::linux(settings, Maker::Amd)?,
+        None => {
+            let option = isolation_option(config.isolation);
+            Base::linux(settings, Maker::Amd)?.with_option(option)
+        }
     };
     let base = tuned(base, config);
     let machine =

@@ -120,6 +120,7 @@ mod tests {
     use super::super::Agent;
     use super::*;
     use expect_test::expect;
+    use trapline_abi::job::Isolation;
     use trapline_model::{Conditions, Scheduling};
 
     fn script(loads: &str, sched: &str, pin: Pin) -> Result<String, String> {
@@ -138,7 +139,11 @@ mod tests {
             },
         };
         let mut script = Script::default();
-        let prepared = prepare(&mut script, &Agent { file_mib: 0 }, &work, None);
+        let agent = Agent {
+            file_mib: 0,
+            isolation: Isolation::None,
+        };
+        let prepared = prepare(&mut script, &agent, &work, None);
         let text = prepared.map(|()| script.text().to_owned());
         text.map_err(|error| error.to_string())
     }

@@ -157,13 +157,9 @@ fn with_paging(mut base: Base, paging: Paging) -> Base {
 }
 
 /// Returns the machine with this option of its kernel.
-fn with_huge_pages(mut base: Base, thp: Option<HugePages>) -> Base {
-    if let Some(thp) = thp {
-        base.loaded.words += &format!(" transparent_hugepage={}", thp.name());
-        let words = base.loaded.words.clone();
-        base.facts.insert("l1-command-line".to_owned(), words);
-    }
-    base
+fn with_huge_pages(base: Base, thp: Option<HugePages>) -> Base {
+    let option = thp.map(|thp| format!(" transparent_hugepage={}", thp.name()));
+    base.with_option(&option.unwrap_or_default())
 }
 
 /// The simulated machine, run by QEMU.

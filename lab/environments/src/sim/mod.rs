@@ -33,6 +33,7 @@ use crate::environment;
 use crate::files;
 use crate::guest_disk::job_with_disk;
 use crate::launch::{BootClock, ClockOffset};
+use crate::linux_guest::isolation_option;
 use crate::network::{self, Receiver, TapDrivers};
 use crate::process_guest::ProcessGuest;
 use crate::vmm_command::image_command;
@@ -46,6 +47,7 @@ use machine_guest::SimLinuxMachine;
 use nested::HostGuest;
 use std::path::{Path, PathBuf};
 use trapline_abi::files::DIRECTORY;
+use trapline_abi::job::Isolation;
 use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
@@ -122,6 +124,7 @@ fn innermost_contents(
     let Some(level) = stack.innermost() else {
         return Ok(Box::new(Agent {
             file_mib: guest.file_mib,
+            isolation: guest.isolation,
         }));
     };
     if let Some(Vmm::Custom(name)) = level.vmm {
@@ -172,9 +175,16 @@ pub(crate) fn check_kernel(settings: &Settings, maker: Maker) -> Result<(), Erro
 struct Agent {
     /// Size of the large file that it reads, in MiB; 0 if it reads no files.
     file_mib: u32,
+    /// Page tables of the machine's Linux.
+    isolation: Isolation,
 }
 
 impl Contents for Agent {
+    fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, Error> {
+        let base = Base::linux(settings, maker)?;
+        Ok(base.with_option(isolation_option(self.isolation)))
+    }
+
     fn guest_kind(&self) -> GuestKind {
         GuestKind::new("trapline-agent", ExitCodes::AGENT, ClockOffset::Same)
     }

@@ -334,6 +334,7 @@ fn boot(
             wait_mode: request.irq.between,
             wake: guest.wake.policy(),
             zeroing: guest.zeroing,
+            isolation: guest.isolation,
             disk_mib,
             file_mib,
             requests: request.block.requests(environment),
