@@ -11,6 +11,7 @@ mod block;
 mod build;
 mod clock;
 mod cpu;
+mod datagrams;
 mod drivers;
 mod files;
 mod guard;

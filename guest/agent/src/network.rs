@@ -1,5 +1,6 @@
 //! Exchanges of workload `net` over sockets.
 
+use crate::datagrams::Datagrams;
 use crate::packet_socket::PacketSocket;
 use crate::peer::send;
 use crate::{drivers, interface};
@@ -8,6 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use trapline_abi::net::{ping, Exchange, Pattern, BYTES, GUEST, PEER, PORT, RECEIVE, RIGHT, SEND};
+use trapline_abi::packet::Frames;
 use trapline_abi::Job;
 use trapline_workloads::packets::Sender;
 use trapline_workloads::Reason;
@@ -25,7 +27,7 @@ const WRONG_CONTENT: Reason = "the bytes received are not those that the peer se
 /// Sockets connected to the peer.
 pub struct Network {
     stream: TcpStream,
-    datagrams: UdpSocket,
+    datagrams: Sender<Datagrams>,
     pattern: Pattern,
     buffer: Vec<u8>,
     pings: u64,
@@ -85,11 +87,11 @@ impl Network {
     fn connect(address: Ipv4Addr, [tcp, udp]: [u16; 2], peer: Option<Child>) -> io::Result<Self> {
         let stream = TcpStream::connect((address, tcp))?;
         stream.set_nodelay(true)?;
-        let datagrams = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        datagrams.connect(SocketAddr::from((address, udp)))?;
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        socket.connect(SocketAddr::from((address, udp)))?;
         Ok(Self {
             stream,
-            datagrams,
+            datagrams: Sender::unopened(Datagrams::new(socket)?),
             pattern: Pattern::new(),
             buffer: vec![0; BUFFER],
             pings: 0,
@@ -109,6 +111,7 @@ impl Network {
             Exchange::UdpPing => self.datagram(byte).map(|answer| check(answer == !byte)),
             Exchange::TcpSend => self.send().map(|answer| check(answer == RIGHT)),
             Exchange::TcpReceive => self.receive(),
+            Exchange::Datagrams(length) => return self.datagrams.send(Frames::Burst(length)),
         };
         exchanged.unwrap_or(Err("the network fails"))
     }
@@ -126,9 +129,10 @@ impl Network {
     }
 
     fn datagram(&mut self, byte: u8) -> io::Result<u8> {
-        self.datagrams.send(&[byte])?;
+        let socket = &self.datagrams.link().socket;
+        socket.send(&[byte])?;
         let mut answer = [byte];
-        self.datagrams.recv(&mut answer)?;
+        socket.recv(&mut answer)?;
         Ok(answer[0])
     }
 

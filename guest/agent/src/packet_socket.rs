@@ -6,7 +6,7 @@ use crate::sys::{wait_readable, zero_or_error};
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem::zeroed;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use trapline_abi::packet::{ACKNOWLEDGEMENT, DATA};
@@ -162,6 +162,18 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
+/// Waits until a socket has received a frame.
+///
+/// # Errors
+/// The kernel refuses, or none arrives for too long.
+pub fn wait_for_frame(socket: BorrowedFd<'_>) -> Result<(), Reason> {
+    match wait_readable(&[socket], PATIENCE) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("no frame arrives within ten seconds"),
+        Err(_) => Err("the kernel does not wait for a frame"),
+    }
+}
+
 impl Link for PacketSocket {
     fn buffers(&self) -> u64 {
         SLOTS as u64
@@ -221,11 +233,7 @@ impl Link for PacketSocket {
 
     fn wait(&mut self) -> Result<(), Reason> {
         self.check()?;
-        match wait_readable(&[self.socket.as_fd()], PATIENCE) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err("no frame arrives within ten seconds"),
-            Err(_) => Err("the kernel does not wait for a frame"),
-        }
+        wait_for_frame(self.socket.as_fd())
     }
 
     fn quiesce(&mut self) -> Result<(), Reason> {
