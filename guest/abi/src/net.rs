@@ -90,17 +90,20 @@ pub enum Exchange {
     TcpSend,
     /// A stream from the peer.
     TcpReceive,
+    /// A stream from the guest whose bytes are in a file.
+    SendFile,
     /// [`packet::BURST`] datagrams from the guest, each with a numbered frame of this many bytes.
     Datagrams(usize),
 }
 
 impl Exchange {
     /// All exchanges with their operations.
-    pub const ALL: [(Exchange, Op); 6] = [
+    pub const ALL: [(Exchange, Op); 7] = [
         (Self::TcpPing, Op::TcpPing),
         (Self::UdpPing, Op::UdpPing),
         (Self::TcpSend, Op::TcpSend),
         (Self::TcpReceive, Op::TcpReceive),
+        (Self::SendFile, Op::SendFile),
         (Self::Datagrams(64), Op::Udp64),
         (Self::Datagrams(1472), Op::Udp1472),
     ];

@@ -29,7 +29,9 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
         let batches = bench.job.batches;
         let size = match exchange {
             Exchange::TcpPing | Exchange::UdpPing => (0, batches.saturating_mul(PINGS), 1),
-            Exchange::TcpSend | Exchange::TcpReceive => (0, batches, BYTES as u64),
+            Exchange::TcpSend | Exchange::TcpReceive | Exchange::SendFile => {
+                (0, batches, BYTES as u64)
+            }
             Exchange::Datagrams(_) => (SETTLING, batches, packet::BURST),
         };
         match bench.system.open_network(bench.job) {

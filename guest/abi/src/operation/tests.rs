@@ -49,6 +49,7 @@ fn only_bandwidth_improves_upwards() {
             op,
             Op::TcpSend
                 | Op::TcpReceive
+                | Op::SendFile
                 | Op::Read1mWarm
                 | Op::Read1mCold
                 | Op::ReadLarge

@@ -65,7 +65,12 @@ fn all_exchanges_are_answered() {
     let mut client = client(server());
     for _ in 0..3 {
         for (exchange, _) in Exchange::ALL {
-            assert_eq!(client.exchange(exchange), Ok(()), "{exchange:?}");
+            let exchanged = client.exchange(exchange);
+            assert_eq!(
+                exchanged.is_ok(),
+                exchange != Exchange::SendFile,
+                "{exchange:?}"
+            );
         }
     }
 }

@@ -22,7 +22,7 @@ fn every_operation_is_run_and_succeeds() {
 }
 
 /// Defects with an operation that detects each.
-const DETECTED: [(Defect, &str); 73] = [
+const DETECTED: [(Defect, &str); 74] = [
     (Defect::ForgetScratch, "exits/port-out"),
     (Defect::ForgetScratch, "exits/port-in"),
     (Defect::WrongMagic, "exits/mmio-read"),
@@ -91,6 +91,7 @@ const DETECTED: [(Defect, &str); 73] = [
     (Defect::KeepCache, "files/write-4k-fsync"),
     (Defect::KeepCache, "files/write-large"),
     (Defect::WrongAnswer, "net/tcp-ping"),
+    (Defect::WrongAnswer, "net/sendfile"),
     (Defect::WrongAnswer, "net/udp-64"),
     (Defect::WrongAnswer, "net/packet-64"),
     (Defect::WrongAnswer, "net/packet-ping"),
