@@ -1,6 +1,7 @@
 //! Exchanges of workload `net` over sockets.
 
 use crate::datagrams::Datagrams;
+use crate::interface::CARD;
 use crate::packet_socket::PacketSocket;
 use crate::peer::send;
 use crate::{drivers, interface};
@@ -16,8 +17,7 @@ use trapline_abi::Job;
 use trapline_workloads::packets::Sender;
 use trapline_workloads::Reason;
 
-/// Network card of a guest, and the second one.
-const CARD: &str = "eth0";
+/// The second network card of a guest.
 const SECOND_CARD: &str = "eth1";
 
 /// Bytes of the buffer for a stream.
