@@ -79,6 +79,7 @@ impl Switch {
             is_packed: false,
             size: 16,
             is_mergeable: false,
+            pairs: 1,
         };
         let before = self.connections();
         let peer = Peer::connect(&self.path("b"), setup).unwrap();

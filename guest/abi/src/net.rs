@@ -1,8 +1,11 @@
 //! Network of workload `net`: a peer on the other side of the link, and its requests.
 //!
-//! Over TCP the guest sends requests of one byte in one connection; over UDP it sends pings. A byte below
-//! [`SEND`] is a ping: the peer answers with its complement. After [`SEND`] follow [`BYTES`] of the pattern, and
-//! the peer answers with [`RIGHT`] or [`WRONG`]. After [`RECEIVE`] the peer sends [`BYTES`] of the pattern.
+//! Over TCP the guest sends requests of one byte in one connection. A byte below [`SEND`] is a ping: the peer answers with its
+//! complement. After [`SEND`] follow [`BYTES`] of the pattern, and the peer answers with [`RIGHT`] or [`WRONG`]. After
+//! [`RECEIVE`] the peer sends [`BYTES`] of the pattern.
+//!
+//! Over UDP a datagram of one byte is a ping, too. Any other has a numbered frame as its content, which the peer checks and
+//! acknowledges as [`packet`] defines.
 
 use crate::operation::{Op, OpSet};
 use crate::packet;
@@ -87,21 +90,23 @@ pub enum Exchange {
     TcpSend,
     /// A stream from the peer.
     TcpReceive,
+    /// A stream from the guest whose bytes are in a file.
+    SendFile,
+    /// [`packet::BURST`] datagrams from the guest, each with a numbered frame of this many bytes.
+    Datagrams(usize),
 }
 
 impl Exchange {
     /// All exchanges with their operations.
-    pub const ALL: [(Exchange, Op); 4] = [
+    pub const ALL: [(Exchange, Op); 7] = [
         (Self::TcpPing, Op::TcpPing),
         (Self::UdpPing, Op::UdpPing),
         (Self::TcpSend, Op::TcpSend),
         (Self::TcpReceive, Op::TcpReceive),
+        (Self::SendFile, Op::SendFile),
+        (Self::Datagrams(64), Op::Udp64),
+        (Self::Datagrams(1472), Op::Udp1472),
     ];
-
-    /// Returns true for a round trip of one byte.
-    pub fn is_ping(self) -> bool {
-        matches!(self, Self::TcpPing | Self::UdpPing)
-    }
 }
 
 /// State of the peer in a connection: what it has received, and what it has to send.

@@ -359,6 +359,12 @@ operations! {
         "256 KiB sent to a peer over TCP, until it has checked every byte and answered";
     TcpReceive = 91, Net, "tcp-receive", Bytes(1), Network,
         "256 KiB requested from a peer over TCP, until they arrive and every byte is checked";
+    SendFile = 95, Net, "sendfile", Bytes(1), Network,
+        "256 KiB of a file in the page cache sent to a peer over TCP by sendfile(2), until it has checked them";
+    Udp64 = 62, Net, "udp-64", Batch, Network,
+        "one of 1,024 datagrams of 64 bytes sent to a peer over UDP, until it has checked them all";
+    Udp1472 = 63, Net, "udp-1472", Batch, Network,
+        "one of 1,024 datagrams of 1,472 bytes sent to a peer over UDP, until it has checked them all";
     Packet64 = 92, Net, "packet-64", Batch, Network,
         "one of 1,024 frames of 64 bytes sent to another guest on a switch, until that has checked them all";
     Packet1500 = 93, Net, "packet-1500", Batch, Network,

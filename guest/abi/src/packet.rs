@@ -1,4 +1,5 @@
-//! Numbered frames between two guests on a switch: operations `packet-…` of workload `net`.
+//! Numbered frames between two guests on a switch: operations `packet-…` of workload `net`. In operations `udp-…` they are the
+//! content of datagrams.
 //!
 //! The sender numbers its frames from 0. The receiver checks number, length and content of each, and acknowledges every
 //! [`ACKNOWLEDGED`] frames with a frame that has the number of the next one it expects. No more than [`WINDOW`] frames are on

@@ -8,6 +8,9 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+/// The network card of a guest.
+pub const CARD: &str = "eth0";
+
 /// Disables IPv6 on interfaces that are created or enabled later, so that they send no frames by themselves. Without IPv6
 /// there is nothing to disable.
 pub fn disable_ipv6() {

@@ -12,6 +12,7 @@ mod build;
 mod clock;
 mod cpu;
 mod cpus;
+mod datagrams;
 mod drivers;
 mod files;
 mod guard;

@@ -2,13 +2,14 @@
 //!
 //! The socket receives numbered frames only ([`trapline_abi::packet`]), by a filter in the kernel.
 
-use crate::sys::{wait_readable, zero_or_error};
+use crate::sys::{wait_readable, wait_writable, zero_or_error};
 use std::ffi::{c_int, c_void};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::mem::zeroed;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 use trapline_abi::packet::{ACKNOWLEDGEMENT, DATA};
 use trapline_workloads::packets::Link;
 use trapline_workloads::Reason;
@@ -126,6 +127,32 @@ impl PacketSocket {
         };
         wanted(status.load(Ordering::Acquire)).then_some((slot, status))
     }
+
+    /// Sends the queued frames. The kernel takes them in order, and only some while the socket's buffer is full.
+    fn send_queued(&self) -> io::Result<()> {
+        let (fd, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT);
+        let is_queued = |status| status & libc::TP_STATUS_SEND_REQUEST != 0;
+        let mut deadline = None;
+        loop {
+            // SAFETY: no buffer: the frames are in the ring.
+            if unsafe { libc::send(fd, ptr::null(), 0, flags) } < 0 {
+                let error = io::Error::last_os_error();
+                if error.kind() != ErrorKind::WouldBlock {
+                    return Err(error);
+                }
+            }
+            if self.slot(1, self.sent - 1, is_queued).is_none() {
+                return Ok(());
+            }
+            let patience = Duration::from_millis(PATIENCE);
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience);
+            // A free slot of the ring makes the socket writable, too.
+            wait_writable(self.socket.as_fd(), PATIENCE)?;
+            if Instant::now() > deadline {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+    }
 }
 
 /// Sets an option of a socket.
@@ -160,6 +187,18 @@ fn filter(socket: &OwnedFd) -> io::Result<()> {
         filter: program.as_mut_ptr(),
     };
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Waits until a socket has received a frame.
+///
+/// # Errors
+/// The kernel refuses, or none arrives for too long.
+pub fn wait_for_frame(socket: BorrowedFd<'_>) -> Result<(), Reason> {
+    match wait_readable(&[socket], PATIENCE) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("no frame arrives within ten seconds"),
+        Err(_) => Err("the kernel does not wait for a frame"),
+    }
 }
 
 impl Link for PacketSocket {
@@ -208,9 +247,7 @@ impl Link for PacketSocket {
         if !std::mem::take(&mut self.is_pending) {
             return;
         }
-        let (fd, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT);
-        // SAFETY: no buffer: the frames are in the ring.
-        if unsafe { libc::send(fd, ptr::null(), 0, flags) } < 0 {
+        if self.send_queued().is_err() {
             self.failure = Some("the kernel does not send frames");
         }
     }
@@ -221,14 +258,95 @@ impl Link for PacketSocket {
 
     fn wait(&mut self) -> Result<(), Reason> {
         self.check()?;
-        match wait_readable(&[self.socket.as_fd()], PATIENCE) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err("no frame arrives within ten seconds"),
-            Err(_) => Err("the kernel does not wait for a frame"),
-        }
+        wait_for_frame(self.socket.as_fd())
     }
 
     fn quiesce(&mut self) -> Result<(), Reason> {
         self.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interface;
+    use std::process::Command;
+    use trapline_abi::packet::Frames;
+    use trapline_workloads::packets::{Receiver, Sender};
+
+    const LOOPBACK: &str = "lo";
+
+    /// Runs another test of this module in a network namespace of its own.
+    fn run_in_namespace(test: &str) {
+        let enter = || {
+            let mut command = Command::new("unshare");
+            command.args(["--user", "--map-root-user", "--net"]);
+            command
+        };
+        let is_permitted = enter().arg("true").output();
+        if !is_permitted.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: no network namespace without privileges");
+            return;
+        }
+        let path = format!("packet_socket::tests::{test}");
+        let program = std::env::current_exe().unwrap();
+        let words = ["--ignored", "--exact", &path, "--nocapture"];
+        let output = enter().arg(program).args(words).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        eprintln!("{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success() && text.contains("1 passed"),
+            "{text}"
+        );
+    }
+
+    /// Returns a sender to a receiver, both at the loopback device.
+    fn sender() -> Sender<PacketSocket> {
+        let mut receiving = PacketSocket::open(LOOPBACK).unwrap();
+        std::thread::spawn(move || Receiver::default().serve(&mut receiving));
+        Sender::new(PacketSocket::open(LOOPBACK).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn frames_are_sent_and_received() {
+        run_in_namespace("send_frames");
+    }
+
+    #[test]
+    #[ignore = "needs a namespace: frames_are_sent_and_received"]
+    fn send_frames() {
+        interface::enable(LOOPBACK).unwrap();
+        let mut sender = sender();
+        for frames in [64, 1500].map(Frames::Burst) {
+            assert_eq!(sender.send(frames), Ok(()));
+        }
+        (0..100).for_each(|_| assert_eq!(sender.send(Frames::Ping), Ok(())));
+    }
+
+    #[test]
+    fn frames_wait_for_space_in_the_send_buffer() {
+        run_in_namespace("send_frames_slowly");
+    }
+
+    /// A queueing discipline keeps frames, which stay in the send buffer so long. That holds two.
+    #[test]
+    #[ignore = "needs a namespace: frames_wait_for_space_in_the_send_buffer"]
+    fn send_frames_slowly() {
+        interface::enable(LOOPBACK).unwrap();
+        let words = "qdisc add dev lo root tbf rate 200mbit burst 3000 limit 1000000";
+        let limited = Command::new("tc").args(words.split(' ')).output();
+        if !limited.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: no 'tc' of iproute2, or no discipline 'tbf' in the kernel");
+            return;
+        }
+        let mut sender = sender();
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_SNDBUF);
+        set(&sender.link().socket, level, option, &1).unwrap();
+        assert_eq!(sender.send(Frames::Burst(1500)), Ok(()));
+        // They are sent at once without the discipline.
+        let words = "qdisc show dev lo";
+        let shown = Command::new("tc").arg("-s").args(words.split(' ')).output();
+        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+        assert!(!shown.contains("overlimits 0 "), "{shown}");
     }
 }

@@ -92,9 +92,25 @@ pub fn zero_or_error(result: libc::c_long) -> io::Result<()> {
 /// # Errors
 /// The kernel refuses.
 pub fn wait_readable(descriptors: &[BorrowedFd<'_>], milliseconds: u64) -> io::Result<bool> {
+    wait_for(libc::POLLIN, descriptors, milliseconds)
+}
+
+/// Waits until a descriptor is writable, for at most `milliseconds`. Returns false on timeout.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn wait_writable(descriptor: BorrowedFd<'_>, milliseconds: u64) -> io::Result<bool> {
+    wait_for(libc::POLLOUT, &[descriptor], milliseconds)
+}
+
+fn wait_for(
+    events: libc::c_short,
+    descriptors: &[BorrowedFd<'_>],
+    milliseconds: u64,
+) -> io::Result<bool> {
     let wanted = |descriptor: &BorrowedFd<'_>| libc::pollfd {
         fd: descriptor.as_raw_fd(),
-        events: libc::POLLIN,
+        events,
         revents: 0,
     };
     let mut wanted: Vec<_> = descriptors.iter().map(wanted).collect();

@@ -1,6 +1,6 @@
 //! Latency and throughput of a network.
 //!
-//! A peer answers pings and receives and sends streams over one link, see [`trapline_abi::net`]. Each sample is
+//! A peer answers pings and receives and sends streams and datagrams over one link, see [`trapline_abi::net`]. Each sample is
 //! one exchange, whose content both sides check within the measured time. Numbered frames go to another guest on a switch, see
 //! [`trapline_abi::packet`].
 
@@ -13,7 +13,7 @@ use trapline_abi::{packet, Op};
 /// Exchanges before the first sample, which grow windows and warm up code and caches.
 const WARM_UP: u32 = 8;
 
-/// Bursts of packets between the alignment to an interrupt and the first sample. The sender spins for that alignment, so that on
+/// Bursts of packets or datagrams between the alignment to an interrupt and the first sample. The sender spins for that alignment, so that on
 /// one CPU the kernel's scheduler prefers receiver and switch until all have run for as long.
 const SETTLING: u32 = 16;
 
@@ -27,14 +27,15 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
             continue;
         }
         let batches = bench.job.batches;
-        let (samples, count) = match exchange.is_ping() {
-            true => (batches.saturating_mul(PINGS), 1),
-            false => (batches, BYTES as u64),
+        let size = match exchange {
+            Exchange::TcpPing | Exchange::UdpPing => (0, batches.saturating_mul(PINGS), 1),
+            Exchange::TcpSend | Exchange::TcpReceive | Exchange::SendFile => {
+                (0, batches, BYTES as u64)
+            }
+            Exchange::Datagrams(_) => (SETTLING, batches, packet::BURST),
         };
         match bench.system.open_network(bench.job) {
-            Ok(()) => measure(bench, op, (0, samples, count), |system| {
-                system.exchange(exchange)
-            }),
+            Ok(()) => measure(bench, op, size, |system| system.exchange(exchange)),
             Err(reason) => bench.skip(op, reason),
         }
     }

@@ -1,4 +1,4 @@
-//! Sender and receiver of numbered frames, see [`trapline_abi::packet`], over any [`Link`].
+//! Sender and receiver of numbered frames, see [`trapline_abi::packet`], over any [`Link`] or in datagrams.
 
 use crate::system::Reason;
 use trapline_abi::packet::{
@@ -6,7 +6,7 @@ use trapline_abi::packet::{
     RECEIVER, SENDER, SMALL, WINDOW,
 };
 
-/// Network card, or a socket on one, that sends and receives whole frames.
+/// Network card, or a socket, that sends and receives whole frames.
 pub trait Link {
     /// Returns the number of frames that the link holds in each direction: received and not yet read, or not yet sent.
     fn buffers(&self) -> u64;
@@ -51,21 +51,36 @@ pub struct Sender<L> {
 }
 
 impl<L: Link> Sender<L> {
-    /// Creates a sender and sends a ping: when it is answered, the receiver has taken all frames that were sent before it, which
-    /// would need buffers of those to come.
+    /// Creates a sender and opens it.
     ///
     /// # Errors
     /// The queues are too short, or the receiver does not answer.
     pub fn new(link: L) -> Result<Self, Reason> {
-        check_buffers(&link)?;
-        let mut sender = Self {
+        let mut sender = Self::unopened(link);
+        sender.open()?;
+        Ok(sender)
+    }
+
+    /// Creates a sender, which the first burst opens.
+    pub fn unopened(link: L) -> Self {
+        Self {
             link,
             next: 0,
             acknowledged: 0,
             pings: 0,
-        };
-        sender.ping()?;
-        Ok(sender)
+        }
+    }
+
+    /// Sends a ping: when it is answered, the receiver has taken all frames that were sent before it, which would need buffers of
+    /// those to come.
+    fn open(&mut self) -> Result<(), Reason> {
+        check_buffers(&self.link)?;
+        self.ping()
+    }
+
+    /// Returns the link.
+    pub fn link(&mut self) -> &mut L {
+        &mut self.link
     }
 
     /// Sends the frames of a sample, until the receiver has checked all. Then the card causes no interrupts.
@@ -80,6 +95,9 @@ impl<L: Link> Sender<L> {
     }
 
     fn burst(&mut self, length: usize) -> Result<(), Reason> {
+        if self.pings == 0 {
+            self.open()?;
+        }
         let end = self.next + BURST;
         while self.acknowledged < end {
             self.send_up_to(end, length);
@@ -160,7 +178,9 @@ impl<L: Link> Sender<L> {
 pub fn check_buffers(link: &impl Link) -> Result<(), Reason> {
     match link.buffers() >= WINDOW {
         true => Ok(()),
-        false => Err("a queue of the network card is too short for 64 frames"),
+        false => Err(
+            "a queue of the network card, or a buffer of the socket, is too short for 64 frames",
+        ),
     }
 }
 
@@ -208,6 +228,21 @@ impl Receiver {
             return self.count(count_of(number, frame.len()));
         }
         number(frame, SENDER, ACKNOWLEDGEMENT).map_or(Taken::Other, Taken::Answered)
+    }
+
+    /// Writes the answer to a datagram, which is a ping of one byte or has a frame, to `answer`. Returns its length, 0 without one.
+    pub fn answer_datagram(&mut self, datagram: &[u8], answer: &mut [u8; SMALL]) -> usize {
+        if let [byte] = datagram {
+            answer[0] = !byte;
+            return 1;
+        }
+        match self.take(datagram) {
+            Taken::Answered(count) => {
+                fill(answer, [SENDER, RECEIVER], ACKNOWLEDGEMENT, count);
+                SMALL
+            }
+            Taken::Counted | Taken::Other => 0,
+        }
     }
 
     /// Counts a frame, of which the count is `None` if it has a wrong length or content.

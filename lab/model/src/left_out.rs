@@ -5,7 +5,7 @@ use crate::environment::EnvironmentId;
 use crate::layers::Machine;
 use crate::populate;
 use crate::preset::Preset;
-use trapline_abi::{block, files, net, packet, OpSet, Workload};
+use trapline_abi::{block, files, net, packet, Op, OpSet, Workload};
 
 /// Operations that are not measured, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,7 @@ pub fn of(
         without_disk(environment).map(|reason| (block::operations() | files::operations(), reason)),
         (operations & block::operations() != 0).then_some((files::operations(), ONE_DISK)),
         without_network(environment).map(|reason| (net::operations(), reason)),
+        without_sent_file(environment).map(|reason| (Op::SendFile.bit(), reason)),
         without_packets(environment).map(|reason| (packet::operations(), reason)),
     ];
     let all = all.into_iter().flatten().map(|(set, reason)| LeftOut {
@@ -156,6 +157,14 @@ fn without_disk(environment: EnvironmentId) -> Option<&'static str> {
     }
 }
 
+/// Returns why there is no file that can be sent. Without a network there is another reason.
+fn without_sent_file(environment: EnvironmentId) -> Option<&'static str> {
+    let is_image = environment.supports_network() && !environment.has_processes();
+    is_image.then_some(
+        "the image has no file in memory while it has a network card: measure host, sim/linux, kvm/linux or sim/kvm/linux",
+    )
+}
+
 /// Returns why two guests cannot be connected.
 fn without_packets(environment: EnvironmentId) -> Option<&'static str> {
     match environment.supports_packets() {
@@ -196,7 +205,6 @@ fn without_network(environment: EnvironmentId) -> Option<&'static str> {
 mod tests {
     use super::*;
     use expect_test::expect;
-    use trapline_abi::Op;
 
     #[test]
     fn environments_without_a_supported_disk_have_a_reason() {
@@ -223,6 +231,13 @@ mod tests {
             "host, kvm, process, kvm/linux, sim/linux, sim/kvm, sim/process, sim/kvm/linux, \
              sim/kvm/kvm, sim/kvm/kvm/kvm"
         );
+    }
+
+    #[test]
+    fn files_are_sent_by_linux() {
+        let with =
+            EnvironmentId::names_of(|id| of(id, Preset::Quick, Op::SendFile.bit(), 0).is_empty());
+        assert_eq!(with, "host, kvm/linux, sim/linux, sim/kvm/linux");
     }
 
     #[test]

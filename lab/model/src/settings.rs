@@ -94,9 +94,12 @@ const FIRST_FORMAT: i64 = 9;
 /// The format with trials of packets, which has no setting of its own.
 pub const FORMAT_WITH_TRIALS: i64 = 17;
 
-/// Returns the format of the store in which every setting has a column, and trials a table.
+/// The format with the number of queues of a trial.
+pub const FORMAT_WITH_QUEUES: i64 = 25;
+
+/// Returns the format of the store in which every setting has a column, and trials a table with queues.
 pub const fn store_format() -> i64 {
-    let (mut newest, mut row) = (FORMAT_WITH_TRIALS, 0);
+    let (mut newest, mut row) = (FORMAT_WITH_QUEUES, 0);
     while row < SETTINGS.len() {
         if SETTINGS[row].format > newest {
             newest = SETTINGS[row].format;
@@ -293,7 +296,7 @@ pub const SETTINGS: &[Setting] = &[
         supported_by: EnvironmentId::supports_isolation,
         not_concerned: |id| id == EnvironmentId::HOST,
         apply: |value, guest| guest.isolation = Isolation::ALL[value.choice()],
-        format: 25,
+        format: 26,
         help: "Page tables of programs in workload system and in Linux guests: as the kernel has them by default, or isolated from it (docs/processes.md)",
     },
     Setting {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use trapline_environments::packets::{Forwarder, PacketPath};
 use trapline_environments::EnvError;
 use trapline_model::packets::{
-    Direction, PacketRequest, PlannedTrial, Purpose, Ring, Trial, TrialFigures, TrialOutcome,
+    Direction, PacketRequest, PlannedTrial, Purpose, Trial, TrialFigures, TrialOutcome,
 };
 use trapline_stats::packets::{next, LoadTrial, Step, GOALS};
 use trapline_store::{Run, RunId, Store};
@@ -75,12 +75,12 @@ type Offer = (Purpose, Option<f64>);
 impl Tester<'_> {
     /// Executes all trials of a cell and round.
     fn test(&mut self, path: &PacketPath, planned: PlannedTrial) -> Result<(), Failure> {
-        let is_useless = planned.frames.ring == Ring::Packed && !path.has_rings();
-        if is_useless || self.hopeless.contains(&planned.path) {
+        if !path.supports(&planned.frames) || self.hopeless.contains(&planned.path) {
             return Ok(());
         }
         let settings = self.context.inventory.settings();
-        let forwarder = match Forwarder::start(path, &settings.parts, self.request.cpus) {
+        let (parts, frames) = (&settings.parts, planned.frames);
+        let forwarder = match Forwarder::start(path, parts, self.request.cpus, frames) {
             Ok(forwarder) => forwarder,
             Err(EnvError::Stopped) => return Ok(()),
             Err(error) => {
@@ -146,7 +146,7 @@ impl Tester<'_> {
         offer: Offer,
     ) -> Result<Option<TrialFigures>, Failure> {
         let duration = Duration::from_millis(self.request.milliseconds.into());
-        let outcome = match forwarder.trial(planned.frames, offer.1, duration) {
+        let outcome = match forwarder.trial(offer.1, duration) {
             Ok(figures) => TrialOutcome::Done(figures),
             Err(EnvError::Stopped) => return Ok(None),
             Err(error) => TrialOutcome::Failed(error.with_remedy()),

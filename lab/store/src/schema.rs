@@ -5,7 +5,9 @@
 
 use crate::{settings, Problem};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
-use trapline_model::settings::{store_format, FORMAT_WITH_TRIALS as WITH_TRIALS};
+use trapline_model::settings::{
+    store_format, FORMAT_WITH_QUEUES as WITH_QUEUES, FORMAT_WITH_TRIALS as WITH_TRIALS,
+};
 
 /// The format that this version writes (`PRAGMA user_version`).
 pub const VERSION: i64 = store_format();
@@ -190,14 +192,20 @@ ALTER TABLE operations ADD COLUMN idle_ticks INTEGER;
 ALTER TABLE operations ADD COLUMN idle_bytes INTEGER;
 ";
 
+/// Added to format 24: pairs of queues of each port.
+const QUEUES: &str = "
+ALTER TABLE trials ADD COLUMN queues INTEGER NOT NULL DEFAULT 1;
+";
+
 /// Statements that add what a format before the first of each pair lacks.
-const ADDED: [(i64, &str); 6] = [
+const ADDED: [(i64, &str); 7] = [
     (WITH_INTERRUPTS, INTERRUPTS),
     (WITH_REQUESTS, REQUESTS),
     (WITH_VARIANTS, VARIANTS),
     (WITH_BUILDS, BUILDS),
     (WITH_TRIALS, TRIALS),
     (WITH_IDLE_WORK, IDLE_WORK),
+    (WITH_QUEUES, QUEUES),
 ];
 
 /// Creates the tables of an empty file, migrates a store of an earlier format, and refuses other files.
@@ -265,6 +273,14 @@ pub fn has_builds(connection: &Connection) -> Result<bool, Problem> {
 /// Returns true if the store has trials of packets.
 pub fn has_trials(connection: &Connection) -> Result<bool, Problem> {
     Ok(pragma(connection, "user_version")? >= WITH_TRIALS)
+}
+
+/// Returns the SQL expressions for the columns of a trial.
+pub fn columns_of_trial(connection: &Connection) -> Result<&'static str, Problem> {
+    Ok(match pragma(connection, "user_version")? {
+        WITH_QUEUES.. => "*",
+        _ => "*, 1 AS queues",
+    })
 }
 
 /// Returns the SQL expression for the number of trials of a run that were not skipped.

@@ -25,17 +25,18 @@ pub fn add(connection: &mut Connection, run: RunId, trial: &Trial) -> Result<(),
     let count = |count: fn(&TrialFigures) -> u64| done.map(|done| signed(count(done)));
     let latency = done.and_then(|done| done.latency);
     transaction.execute(
-        "INSERT INTO trials (run, round, path, size, ring, direction, purpose, offered, outcome, reason,
+        "INSERT INTO trials (run, round, path, size, ring, queues, direction, purpose, offered, outcome, reason,
                              duration_ns, sent, refused, received, damaged, ports_cpu_ns,
                              forwarder_cpu_ns, kicks, calls, p50_ns, p99_ns, max_ns, round_trip_ns)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-                 ?19, ?20, ?21, ?22, ?23)",
+                 ?19, ?20, ?21, ?22, ?23, ?24)",
         params![
             run.0,
             planned.round,
             planned.path,
             planned.frames.size,
             planned.frames.ring.name(),
+            planned.frames.queues,
             planned.frames.direction.name(),
             purpose.name(),
             offered,
@@ -64,11 +65,13 @@ pub fn of(connection: &Connection, run: RunId) -> Result<Vec<Trial>, Problem> {
     if !schema::has_trials(connection)? {
         return Ok(Vec::new());
     }
-    let sql = "SELECT * FROM trials WHERE run = ?1 ORDER BY id";
-    collect(connection, sql, run.0, |row| {
+    let columns = schema::columns_of_trial(connection)?;
+    let sql = format!("SELECT {columns} FROM trials WHERE run = ?1 ORDER BY id");
+    collect(connection, &sql, run.0, |row| {
         let frames = Frames {
             size: row.get("size")?,
             ring: named(row, "ring", Ring::from_name)?,
+            queues: row.get("queues")?,
             direction: named(row, "direction", Direction::from_name)?,
         };
         Ok(Trial {

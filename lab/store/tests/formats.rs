@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use trapline_abi::{Counter, CpuState, Interrupt, Op, Stage};
+use trapline_model::packets::{
+    Direction, Frames, PlannedTrial, Purpose, Ring, Trial, TrialOutcome,
+};
 use trapline_model::{Config, Launch, Observation, Outcome, Sample};
 use trapline_store::{Run, RunId, RunInfo, Store, VERSION};
 
@@ -222,4 +225,39 @@ fn a_store_of_format_1_is_read_without_changes_and_written_after_migration() {
     let all = store.load(run).unwrap().observations;
     assert_eq!((all.len(), &all[4], version(&path)), (5, &boot, VERSION));
     assert_eq!(all[..4], before.observations);
+}
+
+#[test]
+fn trials_of_format_24_have_one_pair_of_queues() {
+    let (_folder, path) = store("");
+    let run = RunId(1);
+    let trial = |queues| Trial {
+        planned: PlannedTrial {
+            round: 2,
+            path: "switch".to_owned(),
+            frames: Frames {
+                size: 60,
+                ring: Ring::Packed,
+                queues,
+                direction: Direction::Both,
+            },
+        },
+        purpose: Purpose::Given,
+        offered: Some(1e6),
+        outcome: TrialOutcome::Skipped("no switch".to_owned()),
+    };
+    let mut current = Store::open(&path).unwrap();
+    current.add_trial(run, &trial(4)).unwrap();
+    assert_eq!(current.load(run).unwrap().trials, [trial(4)]);
+    drop(current);
+    let connection = Connection::open(&path).unwrap();
+    connection
+        .execute_batch("ALTER TABLE trials DROP COLUMN queues; PRAGMA user_version = 24;")
+        .unwrap();
+    drop(connection);
+    let before = Store::open_existing(&path).unwrap().load(run).unwrap();
+    assert_eq!(version(&path), 24, "reading changes nothing");
+    assert_eq!(before.trials, [trial(1)]);
+    let migrated = Store::open(&path).unwrap().load(run).unwrap();
+    assert_eq!((migrated.trials, version(&path)), (before.trials, VERSION));
 }

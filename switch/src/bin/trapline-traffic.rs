@@ -14,6 +14,7 @@ use trapline_switch::driver::kernel::{
 use trapline_switch::driver::traffic::{Direction, Frames, Load, Traffic};
 use trapline_switch::driver::vde::VdeSocket;
 use trapline_switch::driver::{Peer, Setup};
+use trapline_switch::session::MOST_PAIRS;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -43,6 +44,9 @@ struct Options {
     /// Descriptors of each queue
     #[arg(long, default_value_t = 256)]
     queue: u16,
+    /// Pairs of queues of a port of a vhost-user switch, by which batches of frames are sent in turn
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["kernel", "vde"])]
+    queues: usize,
     /// Packed queues
     #[arg(long)]
     packed: bool,
@@ -149,6 +153,9 @@ fn check(options: &Options) -> Result<(), Failure> {
     if !options.queue.is_power_of_two() || !(60..=1514).contains(&options.size) {
         return Err("the queue has a power of two of descriptors, a frame 60 to 1514 bytes".into());
     }
+    if !(1..=MOST_PAIRS).contains(&options.queues) {
+        return Err(format!("--queues: expected 1 to {MOST_PAIRS}").into());
+    }
     if options
         .rate
         .is_some_and(|rate| !(1.0..=1e9).contains(&rate))
@@ -175,6 +182,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         direction: options.direction.into(),
         load: options.rate.map_or(Load::Maximum, Load::Rate),
         window: options.queue,
+        pairs: options.queues,
         station: options.station,
     };
     let mut traffic = Traffic::new(endpoints, frames);
@@ -220,6 +228,7 @@ fn compare(traffic: &mut Traffic<AnyEndpoint>, port: &Path, seconds: f64) -> Res
         is_packed: false,
         size: 256,
         is_mergeable: false,
+        pairs: 1,
     };
     let mut hostile = Hostile::new(Peer::connect(port, setup)?)?;
     let time = Duration::from_secs_f64(seconds / (2 * PAIRS) as f64);
@@ -241,6 +250,7 @@ fn endpoints(options: &Options) -> Result<[AnyEndpoint; 2], Failure> {
                 is_packed: options.packed,
                 size: options.queue,
                 is_mergeable: false,
+                pairs: options.queues,
             };
             let port = |path: &PathBuf| -> Result<AnyEndpoint, Failure> {
                 let interface = path.to_str().and_then(|it| it.strip_prefix("interface:"));

@@ -31,8 +31,8 @@ macro_rules! each {
 
 impl Endpoint for AnyEndpoint {
     #[inline]
-    fn send(&mut self, most: usize, fill: impl FnMut(&mut [u8]) -> usize) -> usize {
-        each!(self, it => Endpoint::send(it, most, fill))
+    fn send(&mut self, pair: usize, most: usize, fill: impl FnMut(&mut [u8]) -> usize) -> usize {
+        each!(self, it => Endpoint::send(it, pair, most, fill))
     }
 
     #[inline]

@@ -8,9 +8,9 @@ pub const LONGEST: usize = 2048;
 
 /// An endpoint, with an interface in batches.
 pub trait Endpoint {
-    /// Sends up to `most` frames. `fill` writes a frame and returns its length. Returns the number of frames that were accepted;
-    /// `fill` may have been called for more.
-    fn send(&mut self, most: usize, fill: impl FnMut(&mut [u8]) -> usize) -> usize;
+    /// Sends up to `most` frames by a pair of queues, if it has several. `fill` writes a frame and returns its length. Returns the
+    /// number of frames that were accepted; `fill` may have been called for more.
+    fn send(&mut self, pair: usize, most: usize, fill: impl FnMut(&mut [u8]) -> usize) -> usize;
 
     /// Shows the frames that have arrived.
     fn receive(&mut self, visit: impl FnMut(&[u8]));
@@ -28,8 +28,8 @@ pub trait Endpoint {
 
 impl Endpoint for Peer {
     #[inline]
-    fn send(&mut self, most: usize, fill: impl FnMut(&mut [u8]) -> usize) -> usize {
-        Self::send(self, most, fill)
+    fn send(&mut self, pair: usize, most: usize, fill: impl FnMut(&mut [u8]) -> usize) -> usize {
+        self.send_by(pair, most, fill)
     }
 
     #[inline]

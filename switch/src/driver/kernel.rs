@@ -85,7 +85,7 @@ impl Tap {
 }
 
 impl Endpoint for Tap {
-    fn send(&mut self, most: usize, fill: impl FnMut(&mut [u8]) -> usize) -> usize {
+    fn send(&mut self, _: usize, most: usize, fill: impl FnMut(&mut [u8]) -> usize) -> usize {
         send_each(most, fill, |frame| self.0.write(frame))
     }
 
@@ -168,7 +168,7 @@ impl PacketSocket {
 }
 
 impl Endpoint for PacketSocket {
-    fn send(&mut self, most: usize, mut fill: impl FnMut(&mut [u8]) -> usize) -> usize {
+    fn send(&mut self, _: usize, most: usize, mut fill: impl FnMut(&mut [u8]) -> usize) -> usize {
         let mut lengths = [0; BATCH];
         let count = most.min(BATCH);
         for (frame, length) in self.frames.iter_mut().zip(&mut lengths).take(count) {

@@ -21,6 +21,7 @@ pub const BUFFER: u32 = 2048;
 /// Guest-physical address of the memory.
 const GUEST: u64 = 0x1_0000_0000;
 
+/// Numbers of the queues of the first pair. Those of the others follow in the same order.
 const RECEIVE: usize = 0;
 const TRANSMIT: usize = 1;
 
@@ -28,8 +29,9 @@ const VERSION_1: u64 = 1 << 32;
 const RING_PACKED: u64 = 1 << 34;
 const PROTOCOL_FEATURES: u64 = 1 << 30;
 const MRG_RXBUF: u64 = 1 << 15;
+const MQ: u64 = 1 << 22;
 
-/// Format and size of the queues.
+/// Format, size and number of the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// Packed queues, not split ones.
@@ -38,6 +40,8 @@ pub struct Setup {
     pub size: u16,
     /// A frame may take several buffers.
     pub is_mergeable: bool,
+    /// Pairs of queues.
+    pub pairs: usize,
 }
 
 /// The reason why a peer cannot be connected.
@@ -57,11 +61,70 @@ pub enum PeerError {
 /// A queue with its buffers.
 struct Side {
     driver: Either,
-    /// Offset of the first buffer in memory.
-    buffers: u64,
+    /// First byte of the buffers.
+    buffers: NonNull<u8>,
+    /// Its address in the guest.
+    guest: u64,
     free: Vec<u16>,
     kick: EventFd,
     call: EventFd,
+}
+
+impl Side {
+    /// Returns the first byte of a buffer.
+    fn start(&self, id: u16) -> NonNull<u8> {
+        // SAFETY: the buffer is in the mapping.
+        unsafe { self.buffers.add(usize::from(id) * BUFFER as usize) }
+    }
+
+    fn buffer(&mut self, id: u16) -> &mut [u8] {
+        let start = self.start(id).as_ptr();
+        // SAFETY: the buffer is in the mapping. The device accesses it only while it is available.
+        unsafe { std::slice::from_raw_parts_mut(start, BUFFER as usize) }
+    }
+
+    fn address(&self, id: u16) -> u64 {
+        self.guest + u64::from(id) * u64::from(BUFFER)
+    }
+
+    /// Makes all free buffers available to receive.
+    fn refill(&mut self) {
+        while let Some(id) = self.free.pop() {
+            self.driver.add(id, self.address(id), BUFFER, true);
+        }
+        self.driver.publish();
+    }
+
+    /// Takes back the buffers that the device has read.
+    fn reclaim(&mut self) {
+        while let Some(returned) = self.driver.next() {
+            self.free.push(returned.id);
+        }
+    }
+
+    /// Shows a batch of the frames that have arrived, and makes their buffers available again. Returns their number.
+    fn receive_batch(&mut self, visit: &mut impl FnMut(&[u8])) -> usize {
+        let mut batch = [Returned::default(); BATCH];
+        let mut count = 0;
+        while count < BATCH {
+            let Some(returned) = self.driver.next() else {
+                break;
+            };
+            prefetch::for_reading(self.start(returned.id), returned.written);
+            batch[count] = returned;
+            count += 1;
+        }
+        for returned in &batch[..count] {
+            let end = returned.written.min(BUFFER) as usize;
+            let buffer = self.buffer(returned.id);
+            visit(buffer.get(NET_HEADER as usize..end).unwrap_or_default());
+            self.free.push(returned.id);
+        }
+        if count > 0 {
+            self.refill();
+        }
+        count
+    }
 }
 
 /// A connected peer.
@@ -74,8 +137,8 @@ pub struct Peer {
     /// Length of a queue in bytes, and its number of descriptors.
     queue: usize,
     size: u16,
-    receive: Side,
-    transmit: Side,
+    /// The queues by their numbers: one to receive and one to send, for each pair.
+    queues: Vec<Side>,
     kicks: u64,
 }
 
@@ -113,43 +176,48 @@ impl Peer {
         };
         let queue = queue.next_multiple_of(4096);
         let buffers = size * u64::from(BUFFER);
-        let length = 2 * (queue + buffers);
+        let count = 2 * setup.pairs;
+        let length = count as u64 * (queue + buffers);
         let file = memory_file(length)?;
         let memory = map(&file, length as usize)?;
         let side = |index: usize| -> io::Result<Side> {
-            // SAFETY: both queues lie in the mapping, page by page, and the driver is dropped before it.
-            let driver = unsafe {
+            let offset = count as u64 * queue + index as u64 * buffers;
+            // SAFETY: all queues and then all buffers lie in the mapping, page by page. The driver is dropped before it.
+            let (driver, first) = unsafe {
                 let start = memory.add(index * queue as usize);
-                match setup.is_packed {
+                let driver = match setup.is_packed {
                     true => Either::Packed(PackedDriver::new(start, setup.size)),
                     false => Either::Split(SplitDriver::new(start, setup.size)),
-                }
+                };
+                (driver, memory.add(offset as usize))
             };
             Ok(Side {
                 driver,
-                buffers: 2 * queue + index as u64 * buffers,
+                buffers: first,
+                guest: GUEST + offset,
                 free: (0..setup.size).rev().collect(),
                 kick: EventFd::new(libc::EFD_NONBLOCK)?,
                 call: EventFd::new(libc::EFD_NONBLOCK)?,
             })
         };
         let mut peer = Self {
-            frontend: Frontend::from_stream(socket, 2),
+            frontend: Frontend::from_stream(socket, count as u64),
             file,
             memory,
             length: length as usize,
             queue: queue as usize,
             size: setup.size,
-            receive: side(RECEIVE)?,
-            transmit: side(TRANSMIT)?,
+            queues: (0..count).map(side).collect::<io::Result<_>>()?,
             kicks: 0,
         };
-        for side in [&mut peer.receive, &mut peer.transmit] {
+        for side in &mut peer.queues {
             // It polls.
             side.driver.set_notifications(false);
         }
         peer.negotiate(setup, queue)?;
-        peer.refill();
+        for side in peer.queues.iter_mut().skip(RECEIVE).step_by(2) {
+            side.refill();
+        }
         Ok(peer)
     }
 
@@ -159,6 +227,7 @@ impl Peer {
         let mut features = VERSION_1 | PROTOCOL_FEATURES;
         features |= if setup.is_packed { RING_PACKED } else { 0 };
         features |= if setup.is_mergeable { MRG_RXBUF } else { 0 };
+        features |= if setup.pairs > 1 { MQ } else { 0 };
         let offered = frontend.get_features()?;
         frontend.set_features(features & offered)?;
         let protocol = frontend.get_protocol_features()?;
@@ -176,7 +245,7 @@ impl Peer {
             false => SplitDriver::layout(setup.size),
         };
         let base = if setup.is_packed { 0x8000 } else { 0 };
-        for (index, side) in [(RECEIVE, &self.receive), (TRANSMIT, &self.transmit)] {
+        for (index, side) in self.queues.iter().enumerate() {
             let start = user + index as u64 * queue;
             frontend.set_vring_num(index, setup.size)?;
             frontend.set_vring_base(index, base)?;
@@ -194,69 +263,44 @@ impl Peer {
             frontend.set_vring_kick(index, &side.kick)?;
             frontend.set_vring_enable(index, true)?;
         }
+        // Its answer comes behind all queues.
+        frontend.get_features()?;
         Ok(())
     }
 
-    /// Returns the bytes of a buffer.
-    /// Returns the first byte of a buffer.
-    fn start(&self, offset: u64, id: u16) -> NonNull<u8> {
-        let start = offset as usize + usize::from(id) * BUFFER as usize;
-        // SAFETY: the buffer is in the mapping.
-        unsafe { self.memory.add(start) }
+    /// Sends up to `most` frames by the first pair. `fill` writes a frame and returns its length. Returns the number of frames.
+    pub fn send(&mut self, most: usize, fill: impl FnMut(&mut [u8]) -> usize) -> usize {
+        self.send_by(0, most, fill)
     }
 
-    fn buffer(&mut self, offset: u64, id: u16) -> &mut [u8] {
-        let start = self.start(offset, id).as_ptr();
-        // SAFETY: the buffer is in the mapping. The device accesses it only while it is available.
-        unsafe { std::slice::from_raw_parts_mut(start, BUFFER as usize) }
-    }
-
-    fn address(offset: u64, id: u16) -> u64 {
-        GUEST + offset + u64::from(id) * u64::from(BUFFER)
-    }
-
-    /// Makes all free receive buffers available.
-    pub fn refill(&mut self) {
-        let side = &mut self.receive;
-        while let Some(id) = side.free.pop() {
-            side.driver
-                .add(id, Self::address(side.buffers, id), BUFFER, true);
-        }
-        side.driver.publish();
-    }
-
-    /// Takes back the buffers that the switch has read.
-    fn reclaim(&mut self) {
-        while let Some(returned) = self.transmit.driver.next() {
-            self.transmit.free.push(returned.id);
-        }
-    }
-
-    /// Sends up to `most` frames. `fill` writes a frame and returns its length. Returns the number of frames.
-    pub fn send(&mut self, most: usize, mut fill: impl FnMut(&mut [u8]) -> usize) -> usize {
-        self.reclaim();
-        for id in self.transmit.free.iter().rev().take(most) {
-            prefetch::for_writing(self.start(self.transmit.buffers, *id), BUFFER);
+    /// The same by a pair of queues.
+    pub fn send_by(
+        &mut self,
+        pair: usize,
+        most: usize,
+        mut fill: impl FnMut(&mut [u8]) -> usize,
+    ) -> usize {
+        let side = &mut self.queues[2 * pair + TRANSMIT];
+        side.reclaim();
+        for id in side.free.iter().rev().take(most) {
+            prefetch::for_writing(side.start(*id), BUFFER);
         }
         let mut sent = 0;
         while sent < most {
-            let Some(id) = self.transmit.free.pop() else {
+            let Some(id) = side.free.pop() else {
                 break;
             };
-            let offset = self.transmit.buffers;
-            let buffer = self.buffer(offset, id);
+            let buffer = side.buffer(id);
             buffer[..NET_HEADER as usize].fill(0);
             let length = fill(&mut buffer[NET_HEADER as usize..]) as u32 + NET_HEADER;
-            self.transmit
-                .driver
-                .add(id, Self::address(offset, id), length, false);
+            side.driver.add(id, side.address(id), length, false);
             sent += 1;
         }
         if sent > 0 {
-            self.transmit.driver.publish();
-            if self.transmit.driver.wants_notification() {
+            side.driver.publish();
+            if side.driver.wants_notification() {
                 self.kicks += 1;
-                let _full = self.transmit.kick.write(1);
+                let _full = side.kick.write(1);
             }
         }
         sent
@@ -264,9 +308,10 @@ impl Peer {
 
     /// Sends a frame whose address is not in memory.
     pub fn corrupt(&mut self) {
-        self.transmit.driver.add(0, GUEST - 1, BUFFER, false);
-        self.transmit.driver.publish();
-        let _full = self.transmit.kick.write(1);
+        let side = &mut self.queues[TRANSMIT];
+        side.driver.add(0, GUEST - 1, BUFFER, false);
+        side.driver.publish();
+        let _full = side.kick.write(1);
     }
 
     /// Returns the first byte of the transmit queue, and its number of descriptors.
@@ -278,9 +323,9 @@ impl Peer {
 
     /// Shows a transmit buffer without its net header. Returns its address in the guest.
     pub(super) fn transmit_buffer(&mut self, id: u16, write: impl FnOnce(&mut [u8])) -> u64 {
-        let offset = self.transmit.buffers;
-        write(&mut self.buffer(offset, id)[NET_HEADER as usize..]);
-        Self::address(offset, id)
+        let side = &mut self.queues[TRANSMIT];
+        write(&mut side.buffer(id)[NET_HEADER as usize..]);
+        side.address(id)
     }
 
     /// Starts the transmit queue at a position, or stops it, as a VMM does whose driver resets the device.
@@ -296,60 +341,44 @@ impl Peer {
 
     /// Returns the number of frames that the switch has not read yet.
     pub fn unsent(&mut self) -> usize {
-        self.reclaim();
-        usize::from(self.size) - self.transmit.free.len()
+        let size = usize::from(self.size);
+        let transmit = self.queues.iter_mut().skip(TRANSMIT).step_by(2);
+        let unsent = transmit.map(|side| {
+            side.reclaim();
+            size - side.free.len()
+        });
+        unsent.sum()
     }
 
     /// Shows the frames that have arrived, and makes their buffers available again. Returns their number.
     pub fn receive(&mut self, mut visit: impl FnMut(&[u8])) -> usize {
         let mut all = 0;
-        loop {
-            let count = self.receive_batch(&mut visit);
-            all += count;
-            if count < BATCH {
-                return all;
+        for side in self.queues.iter_mut().skip(RECEIVE).step_by(2) {
+            loop {
+                let count = side.receive_batch(&mut visit);
+                all += count;
+                if count < BATCH {
+                    break;
+                }
             }
         }
-    }
-
-    fn receive_batch(&mut self, visit: &mut impl FnMut(&[u8])) -> usize {
-        let offset = self.receive.buffers;
-        let mut batch = [Returned::default(); BATCH];
-        let mut count = 0;
-        while count < BATCH {
-            let Some(returned) = self.receive.driver.next() else {
-                break;
-            };
-            prefetch::for_reading(self.start(offset, returned.id), returned.written);
-            batch[count] = returned;
-            count += 1;
-        }
-        for returned in &batch[..count] {
-            let end = returned.written.min(BUFFER) as usize;
-            let buffer = self.buffer(offset, returned.id);
-            visit(buffer.get(NET_HEADER as usize..end).unwrap_or_default());
-            self.receive.free.push(returned.id);
-        }
-        if count > 0 {
-            self.refill();
-        }
-        count
+        all
     }
 
     /// Returns the notifications that were sent, and those that came. It asks for none.
     pub fn notifications(&self) -> [u64; 2] {
-        let calls = [&self.receive, &self.transmit].map(|side| side.call.read().unwrap_or(0));
-        [self.kicks, calls.into_iter().sum()]
+        let calls = self.queues.iter().map(|side| side.call.read().unwrap_or(0));
+        [self.kicks, calls.sum()]
     }
 
-    /// Stops the queues, as a VMM does that pauses. Returns their positions.
+    /// Stops the queues, as a VMM does that pauses. Returns their positions, by their numbers.
     ///
     /// # Errors
     /// The switch has gone.
-    pub fn stop(&self) -> Result<[u32; 2], PeerError> {
-        let positions = [RECEIVE, TRANSMIT].map(|index| self.frontend.get_vring_base(index));
-        let [receive, transmit] = positions;
-        Ok([receive?, transmit?])
+    pub fn stop(&self) -> Result<Vec<u32>, PeerError> {
+        let queues = 0..self.queues.len();
+        let positions = queues.map(|index| self.frontend.get_vring_base(index));
+        Ok(positions.collect::<Result<_, _>>()?)
     }
 }
 

@@ -83,6 +83,68 @@ pub enum Load {
     Rate(f64),
 }
 
+/// Senders and receivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The first endpoint to the second one.
+    One,
+    /// Both to each other.
+    Both,
+    /// The first one to the forwarder: the second one receives nothing.
+    Half,
+}
+
+/// The frames of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Frames {
+    /// Bytes from the destination address, without checksum.
+    pub size: usize,
+    /// Senders and receivers.
+    pub direction: Direction,
+    /// The offered load of each direction.
+    pub load: Load,
+    /// Most frames on their way, with the maximum load.
+    pub window: u16,
+    /// Pairs of queues of each endpoint, by which batches are sent in turn.
+    pub pairs: usize,
+    /// Last byte of the first endpoint's address; the second one has the next.
+    pub station: u8,
+}
+
+/// Position of the pair of queues in the number of a frame, whose lower bits count the frames of that pair.
+const PAIR_SHIFT: u32 = 56;
+
+/// The frames of one pair of queues, which arrive in the order of their numbers.
+struct Sequence {
+    /// Number of the first frame of this run.
+    first: u64,
+    /// Number of the next frame to send.
+    next: u64,
+    /// Number after that of the last frame that arrived, or was given up.
+    settled: u64,
+    /// Number after that of the last frame that was given up.
+    given_up: u64,
+    /// Times at which sampled frames were due, in nanoseconds.
+    marks: Box<[u64; MARKS]>,
+}
+
+impl Sequence {
+    fn new() -> Self {
+        Self {
+            first: 0,
+            next: 0,
+            settled: 0,
+            given_up: 0,
+            marks: Box::new([0; MARKS]),
+        }
+    }
+
+    /// Returns the number of frames on their way.
+    fn on_their_way(&self) -> u64 {
+        self.next - self.settled
+    }
+}
+
 /// One direction.
 pub(super) struct Stream {
     from: u8,
@@ -94,42 +156,32 @@ pub(super) struct Stream {
     /// The receiver reads nothing.
     is_half: bool,
     pub flow: Flow,
-    /// Number of the first frame of this run.
-    first: u64,
-    /// Number of the next frame to send.
-    next: u64,
-    /// Number after that of the last frame that arrived, or was given up.
-    settled: u64,
-    /// Number after that of the last frame that was given up.
-    given_up: u64,
-    /// `settled` at a time.
+    /// By the pair of queues.
+    sequences: Vec<Sequence>,
+    /// The pair that sends next.
+    turn: usize,
+    /// Received frames at a time.
     progress: (u64, Instant),
     started: Instant,
-    /// Times at which sampled frames were due, in nanoseconds.
-    marks: Box<[u64; MARKS]>,
     /// From the time at which a frame was due until it arrived, in nanoseconds.
     pub latencies: Vec<u64>,
 }
 
 impl Stream {
-    pub fn new(stations: [u8; 2], size: usize, load: Load, window: u64, is_half: bool) -> Self {
-        let [from, to] = stations;
+    pub fn new([from, to]: [u8; 2], frames: &Frames) -> Self {
         let now = Instant::now();
         Self {
             from,
             to,
-            size: size.max(SHORTEST),
-            load,
-            window,
-            is_half,
+            size: frames.size.max(SHORTEST),
+            load: frames.load,
+            window: frames.window.into(),
+            is_half: frames.direction == Direction::Half,
             flow: Flow::default(),
-            first: 0,
-            next: 0,
-            settled: 0,
-            given_up: 0,
+            sequences: (0..frames.pairs.max(1)).map(|_| Sequence::new()).collect(),
+            turn: 0,
             progress: (0, now),
             started: now,
-            marks: Box::new([0; MARKS]),
             latencies: Vec::new(),
         }
     }
@@ -137,11 +189,17 @@ impl Stream {
     /// Begins a run. Frames of earlier ones are ignored.
     pub fn begin(&mut self, started: Instant) {
         self.flow = Flow::default();
-        self.first = self.next;
-        self.settled = self.next;
+        for sequence in &mut self.sequences {
+            sequence.first = sequence.next;
+            sequence.settled = sequence.next;
+        }
         self.started = started;
-        self.progress = (self.next, started);
+        self.progress = (0, started);
         self.latencies.clear();
+    }
+
+    fn on_their_way(&self) -> u64 {
+        self.sequences.iter().map(Sequence::on_their_way).sum()
     }
 
     /// Sends what is due.
@@ -151,7 +209,7 @@ impl Stream {
             Load::Maximum => {
                 let on_their_way = match self.is_half {
                     true => sender.unsent() as u64,
-                    false => self.next - self.settled,
+                    false => self.on_their_way(),
                 };
                 (self.window.saturating_sub(on_their_way), 0.0)
             }
@@ -165,17 +223,24 @@ impl Stream {
         if most == 0 {
             return;
         }
-        let (to, from, size, mut number) = (self.to, self.from, self.size, self.next);
-        let marks = &mut self.marks;
-        let sent = sender.send(most as usize, |frame| {
+        let (to, from, size, pair) = (self.to, self.from, self.size, self.turn);
+        let sequence = &mut self.sequences[pair];
+        let (mut number, marks) = (sequence.next, &mut sequence.marks);
+        let sent = sender.send(pair, most as usize, |frame| {
             if number % SAMPLED == 0 {
                 marks[(number / SAMPLED) as usize % MARKS] = (due * 1e9) as u64;
             }
-            fill(&mut frame[..size], to, from, number);
+            fill(
+                &mut frame[..size],
+                to,
+                from,
+                (pair as u64) << PAIR_SHIFT | number,
+            );
             number += 1;
             size
         }) as u64;
-        self.next += sent;
+        sequence.next += sent;
+        self.turn = (pair + 1) % self.sequences.len();
         self.flow.sent += sent;
         if matches!(self.load, Load::Rate(_)) {
             self.flow.refused += most - sent;
@@ -194,38 +259,48 @@ impl Stream {
                 // A kernel announces its addresses.
                 return;
             }
-            match number(frame, self.size) {
-                Some(number) if number < self.first => (),
-                Some(number) if number < self.given_up => self.flow.received += 1,
-                Some(number) if (self.settled..self.next).contains(&number) => {
-                    self.flow.received += 1;
-                    self.settled = number + 1;
-                    if number % SAMPLED == 0 && self.latencies.len() < MOST_LATENCIES {
-                        let due = self.marks[(number / SAMPLED) as usize % MARKS];
-                        let now = self.started.elapsed().as_nanos() as u64;
-                        self.latencies.push(now.saturating_sub(due));
-                    }
+            let number = number(frame, self.size).unwrap_or(u64::MAX);
+            let (pair, number) = (number >> PAIR_SHIFT, number & ((1 << PAIR_SHIFT) - 1));
+            let Some(sequence) = self.sequences.get_mut(pair as usize) else {
+                self.flow.damaged += 1;
+                return;
+            };
+            if number < sequence.first {
+                return;
+            }
+            if number < sequence.given_up {
+                self.flow.received += 1;
+            } else if (sequence.settled..sequence.next).contains(&number) {
+                self.flow.received += 1;
+                sequence.settled = number + 1;
+                if number % SAMPLED == 0 && self.latencies.len() < MOST_LATENCIES {
+                    let due = sequence.marks[(number / SAMPLED) as usize % MARKS];
+                    let now = self.started.elapsed().as_nanos() as u64;
+                    self.latencies.push(now.saturating_sub(due));
                 }
-                _ => self.flow.damaged += 1,
+            } else {
+                self.flow.damaged += 1;
             }
         });
     }
 
     /// Gives up frames on their way of which none has arrived for some time, so that others can be sent.
     pub fn give_up(&mut self, now: Instant) {
-        let (settled, since) = self.progress;
-        if settled != self.settled {
-            self.progress = (self.settled, now);
+        let (received, since) = self.progress;
+        if received != self.flow.received {
+            self.progress = (self.flow.received, now);
         } else if now.duration_since(since) > LOST_AFTER {
-            self.settled = self.next;
-            self.given_up = self.next;
-            self.progress = (self.settled, now);
+            for sequence in &mut self.sequences {
+                sequence.settled = sequence.next;
+                sequence.given_up = sequence.next;
+            }
+            self.progress = (received, now);
         }
     }
 
     /// Returns true if nothing is on its way.
     pub fn is_settled(&self) -> bool {
-        self.is_half || self.settled == self.next
+        self.is_half || self.on_their_way() == 0
     }
 
     /// Ends a run: what is still on its way is lost.
@@ -234,7 +309,9 @@ impl Stream {
             self.flow.received = self.flow.sent.saturating_sub(sender.unsent() as u64);
         }
         self.flow.lost = self.flow.sent.saturating_sub(self.flow.received);
-        self.settled = self.next;
+        for sequence in &mut self.sequences {
+            sequence.settled = sequence.next;
+        }
     }
 }
 

@@ -7,36 +7,10 @@ use super::{Peer, PeerError, Setup};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub use super::stream::{fill, Flow, Load, SHORTEST};
+pub use super::stream::{fill, Direction, Flow, Frames, Load, SHORTEST};
 
 /// Time in which frames on their way arrive, at most, after the last one was sent.
 const SETTLE: Duration = Duration::from_millis(200);
-
-/// Who sends to whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// The first endpoint to the second one.
-    One,
-    /// Both to each other.
-    Both,
-    /// The first one to the forwarder: the second one receives nothing.
-    Half,
-}
-
-/// The frames of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Frames {
-    /// Bytes from the destination address, without checksum.
-    pub size: usize,
-    /// Who sends to whom.
-    pub direction: Direction,
-    /// The offered load of each direction.
-    pub load: Load,
-    /// Most frames on their way, with the maximum load.
-    pub window: u16,
-    /// Last byte of the first endpoint's address; the second one has the next.
-    pub station: u8,
-}
 
 /// Result of a run.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +62,7 @@ impl Traffic<Peer> {
             },
             load: Load::Maximum,
             window: setup.size,
+            pairs: setup.pairs,
             station,
         };
         let peers = [Peer::connect(first, setup)?, Peer::connect(second, setup)?];
@@ -101,7 +76,7 @@ impl<E: Endpoint> Traffic<E> {
         let stations = [frames.station, frames.station.wrapping_add(1)];
         for (endpoint, own) in endpoints.iter_mut().zip(stations) {
             // The address of the bridge group: learnt, not forwarded.
-            endpoint.send(1, |frame| {
+            endpoint.send(0, 1, |frame| {
                 fill(&mut frame[..SHORTEST], 0, own, 0);
                 frame[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 0]);
                 SHORTEST
@@ -111,20 +86,10 @@ impl<E: Endpoint> Traffic<E> {
         while endpoints.iter_mut().any(|it| it.unsent() > 0) && Instant::now() < deadline {
             std::thread::yield_now();
         }
-        let Frames {
-            size,
-            direction,
-            load,
-            window,
-            ..
-        } = frames;
-        let stream = |[from, to]: [u8; 2]| {
-            let is_half = direction == Direction::Half;
-            Stream::new([from, to], size, load, window.into(), is_half)
-        };
         let [one, two] = stations;
-        let mut streams = vec![stream([one, two])];
-        streams.extend((direction == Direction::Both).then(|| stream([two, one])));
+        let mut streams = vec![Stream::new([one, two], &frames)];
+        let is_both = frames.direction == Direction::Both;
+        streams.extend(is_both.then(|| Stream::new([two, one], &frames)));
         Self { endpoints, streams }
     }
 

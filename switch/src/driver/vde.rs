@@ -73,7 +73,7 @@ fn request(own: &Path) -> io::Result<Vec<u8>> {
 }
 
 impl Endpoint for VdeSocket {
-    fn send(&mut self, most: usize, fill: impl FnMut(&mut [u8]) -> usize) -> usize {
+    fn send(&mut self, _: usize, most: usize, fill: impl FnMut(&mut [u8]) -> usize) -> usize {
         send_each(most, fill, |frame| self.data.send(frame))
     }
 

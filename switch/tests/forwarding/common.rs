@@ -14,6 +14,7 @@ pub const SPLIT: Setup = Setup {
     is_packed: false,
     size: 256,
     is_mergeable: false,
+    pairs: 1,
 };
 pub const PACKED: Setup = Setup {
     is_packed: true,

@@ -34,6 +34,53 @@ fn frames_arrive_whole_and_in_order_in_every_format_and_size() {
 }
 
 #[test]
+fn frames_of_several_queues_arrive_whole_and_in_the_order_of_each() {
+    let switch = Switch::start(&["a", "b"], &[]);
+    for setup in [SPLIT, PACKED] {
+        for pairs in [2, 3, 8] {
+            let paths = [switch.path("a"), switch.path("b")];
+            let paths = [paths[0].as_path(), paths[1].as_path()];
+            let setup = Setup { pairs, ..setup };
+            let mut traffic = Traffic::connect(paths, setup, 60, true, 1).unwrap();
+            // The switch gets one queue after the other.
+            traffic.run(Duration::from_millis(50));
+            let flow = traffic.run(Duration::from_millis(50)).flow;
+            assert_eq!((flow.lost, flow.damaged), (0, 0), "{setup:?} {flow:?}");
+            assert!(flow.received > 100, "{setup:?} {flow:?}");
+        }
+    }
+}
+
+#[test]
+fn frames_of_a_queue_arrive_in_that_of_the_same_number() {
+    let switch = Switch::start(&["a", "b"], &[]);
+    for setup in [SPLIT, PACKED] {
+        let setup = Setup { pairs: 3, ..setup };
+        let mut a = switch.peer("a", setup);
+        let mut b = switch.peer("b", setup);
+        let mut arrived = 0;
+        // The first ones are lost until the switch has all queues.
+        wait_until(|| {
+            a.send_by(2, 1, |frame| {
+                fill(&mut frame[..60], 2, 1, 7);
+                60
+            });
+            arrived += b.receive(|frame| assert_eq!(frame.len(), 60));
+            arrived > 10
+        });
+        let start = if setup.is_packed { 0x8000 } else { 0 };
+        let positions = |peer: &Peer| {
+            let positions = peer.stop().unwrap().into_iter();
+            let positions = positions.map(|at| (at & 0xffff) - start);
+            positions.collect::<Vec<_>>()
+        };
+        let (sent, received) = (positions(&a), positions(&b));
+        assert!(sent[5] > 10 && sent[..5] == [0; 5], "{sent:?}");
+        assert!(received[4] >= 10, "{received:?}");
+    }
+}
+
+#[test]
 fn unknown_destinations_are_flooded_and_known_ones_are_not() {
     let switch = Switch::start(&["a", "b", "c"], &[]);
     let mut a = switch.peer("a", SPLIT);

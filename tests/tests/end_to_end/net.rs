@@ -7,7 +7,14 @@ use trapline_host::sha256_of_file;
 use trapline_tests::run::Place;
 use trapline_tests::{has_qemu, skip};
 
-const OPERATIONS: [&str; 4] = ["tcp-ping", "udp-ping", "tcp-send", "tcp-receive"];
+const OPERATIONS: [&str; 6] = [
+    "tcp-ping",
+    "udp-ping",
+    "tcp-send",
+    "tcp-receive",
+    "udp-64",
+    "udp-1472",
+];
 
 /// Measures the operations in `environment`; returns nothing if they are skipped.
 fn measured(place: &Place, environment: &str, words: &[&str]) -> Option<Value> {
@@ -67,11 +74,11 @@ fn linux_guests_exchange_bytes_and_send_packets() {
     }
     let place = Place::new();
     for path in ["switch", "vhost-net"] {
-        let selection = "net/udp-ping,net/tcp-receive,net/packet-ping";
+        let selection = "net/udp-ping,net/tcp-receive,net/udp-1472,net/packet-ping";
         let own = ["--env", "sim/kvm/linux", "--workload", selection];
         let json = place.measure(&[&own[..], &["--peer", "guest", "--path", path]].concat());
         let cells = json["cells"].as_array().expect("list");
-        assert_eq!(cells.len(), 3);
+        assert_eq!(cells.len(), 4);
         for cell in cells {
             assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
         }
@@ -119,17 +126,18 @@ fn missing_network_is_reported() {
 }
 
 #[test]
-fn pings_are_explained() {
+fn pings_and_datagrams_are_explained() {
     if !has_qemu("a network") {
         return;
     }
     let place = Place::new();
-    for operation in ["net/tcp-ping", "net/udp-ping"] {
+    for operation in ["net/tcp-ping", "net/udp-ping", "net/udp-64"] {
         let explained = place.run(&["explain", "sim/kvm", operation]);
         assert_eq!(explained.status, Some(0), "{explained:?}");
         for component in ["kernel ", "guest ", "trapline-vmm ", "trapline-agent "] {
             assert!(explained.stdout.contains(component), "{explained:?}");
         }
+        assert!(explained.stdout.contains("Residual: 0"), "{explained:?}");
     }
 }
 

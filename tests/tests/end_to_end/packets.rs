@@ -39,6 +39,7 @@ fn invalid_options_are_rejected() {
         ("--size 59", vec![], "59"),
         ("--load 0", vec![], "1 to 1e9 frames a second, or 'search'"),
         ("--cpus 0,0", vec![], "--cpus: expected two of the CPUs"),
+        ("--queues 9", vec![], "9"),
         ("--rounds 1", vec!["mine"], "'=' is missing"),
         ("--rounds 1", vec!["my one=x {a} {b}"], "a name has letters"),
         ("--rounds 1", vec!["mine=x {a}"], "{b} is missing"),
@@ -142,6 +143,43 @@ fn assert_page(file: &Path) {
         return;
     }
     assert_accessible(&mut open_page(file));
+}
+
+#[test]
+fn several_queues_are_measured_where_a_forwarder_has_queues() {
+    if !has_two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let words = "--path switch,testpmd,ovs,veth,fixed --queues 1,3 --size 60 --duration 50 --rounds 1 --format json";
+    let program = place.parts().join("trapline-switch");
+    let fixed = format!(
+        "fixed={} --poll --listen {{a}} --listen {{b}}",
+        program.display()
+    );
+    let json = net(&place, words, &[&fixed]).json();
+    assert_eq!(json["failed"], Value::Array(Vec::new()), "{json:#}");
+    let skipped: Vec<_> = list(&json, "skipped")
+        .iter()
+        .map(|it| &it["path"])
+        .collect();
+    for (path, expected) in [
+        ("switch", &[1, 3][..]),
+        ("testpmd", &[1, 3]),
+        ("ovs", &[1, 3]),
+        ("veth", &[1]),
+        ("fixed", &[1]),
+    ] {
+        if skipped.iter().any(|it| **it == path) {
+            skip(FEATURE, path);
+            continue;
+        }
+        let of_path = list(&json, "cells").iter().filter(|it| it["path"] == path);
+        let mut queues: Vec<_> = of_path.filter_map(|it| it["queues"].as_u64()).collect();
+        queues.sort_unstable();
+        queues.dedup();
+        assert_eq!(queues, expected, "{path}: {json:#}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! an echo server on the host; or it echoes data of another guest, or sends data to that.
 
 use super::Message;
+use crate::interface::CARD;
 use crate::sys::zero_or_error;
 use crate::{drivers, interface};
 use std::fs::{self, File};
@@ -30,8 +31,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Time in which the end of a connection reaches the other guest.
 const LINGER: Duration = Duration::from_secs(1);
-
-const CARD: &str = "eth0";
 
 /// Ports of the guest and of the host.
 const PORT: u16 = 7;

@@ -1,6 +1,7 @@
 //! The other guest of workload `net`, as a Linux guest: it receives numbered frames, and is the peer of exchanges.
 
 use super::Server;
+use crate::interface::CARD;
 use crate::packet_socket::PacketSocket;
 use crate::{drivers, interface};
 use std::io;
@@ -8,9 +9,6 @@ use std::net::Ipv4Addr;
 use trapline_abi::net::{PEER, PORT};
 use trapline_abi::packet::READY;
 use trapline_workloads::packets::{Link, Receiver};
-
-/// Interface of the network card.
-const CARD: &str = "eth0";
 
 /// Serves the guest behind the network card. `ready` gets a text when it does.
 ///

@@ -16,13 +16,15 @@ mod tap;
 
 pub use card::serve as serve_card;
 
-use crate::interface;
 use crate::sys::zero_or_error;
+use crate::{datagrams, interface};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use trapline_abi::net::{Connection, Pattern, BYTES};
+use trapline_abi::packet::SMALL;
+use trapline_workloads::packets::Receiver;
 
 /// Word of the command line.
 const WORD: &str = "trapline.peer";
@@ -215,11 +217,16 @@ impl Server {
 }
 
 fn answer_datagrams(socket: &UdpSocket) {
-    let mut byte = [0];
+    let (mut datagram, mut answer) = ([0; datagrams::BUFFER], [0; SMALL]);
+    let mut receiver = Receiver::default();
     loop {
         // An error belongs to an earlier datagram.
-        if let Ok((1, from)) = socket.recv_from(&mut byte) {
-            let _lost = socket.send_to(&[!byte[0]], from);
+        let Ok((length, from)) = socket.recv_from(&mut datagram) else {
+            continue;
+        };
+        let length = receiver.answer_datagram(&datagram[..length], &mut answer);
+        if length > 0 {
+            let _lost = socket.send_to(&answer[..length], from);
         }
     }
 }
@@ -258,7 +265,10 @@ pub fn send(stream: &mut TcpStream, pattern: &Pattern) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datagrams::Datagrams;
     use trapline_abi::net::{RECEIVE, RIGHT, SEND, WRONG};
+    use trapline_abi::packet::{fill, number_of, Frames, BURST, DATA, RECEIVER, SENDER};
+    use trapline_workloads::packets::Sender;
 
     /// Starts a peer in a thread and connects to it.
     fn connect() -> (TcpStream, UdpSocket) {
@@ -299,6 +309,22 @@ mod tests {
         stream.write_all(&[SEND]).unwrap();
         stream.write_all(&vec![0; BYTES]).unwrap();
         assert_eq!(read(&mut stream, 1), [WRONG]);
+    }
+
+    #[test]
+    fn numbered_datagrams_are_checked_and_acknowledged() {
+        let (_, datagrams) = connect();
+        let mut sender = Sender::unopened(Datagrams::new(datagrams).unwrap());
+        for length in [64, 1472, 64] {
+            assert_eq!(sender.send(Frames::Burst(length)), Ok(()));
+        }
+        // One more with the number of the first of the next ones.
+        let mut datagram = [0; 64];
+        let number = number_of(3 * BURST, 64);
+        fill(&mut datagram, [RECEIVER, SENDER], DATA, number);
+        sender.link().socket.send(&datagram).unwrap();
+        let wrong = Err("the receiver got a wrong frame");
+        assert_eq!(sender.send(Frames::Burst(64)), wrong);
     }
 
     #[test]

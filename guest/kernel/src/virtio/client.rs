@@ -6,7 +6,8 @@ use super::transport::Access;
 use smoltcp::socket::udp;
 use smoltcp::wire::{IpEndpoint, Ipv4Address};
 use trapline_abi::net::{ping, Exchange, BYTES, GUEST, PEER, PORT, RECEIVE, RIGHT, SEND};
-use trapline_workloads::packets::Link;
+use trapline_abi::packet::Frames;
+use trapline_workloads::packets::{Link, Sender};
 use trapline_workloads::Reason;
 
 /// Port of the guest, for TCP and UDP.
@@ -17,13 +18,51 @@ fn peer() -> IpEndpoint {
 }
 
 const CLOSED: Reason = "the peer closed the connection";
+const NO_FILE: Reason = "the image has no file in memory while it has a network card";
 const WRONG_ANSWER: Reason = "the answer of the peer is not that to the request";
 const WRONG_CONTENT: Reason = "the bytes received are not those that the peer sends";
 
 /// A stack that is connected to the peer.
 pub struct Client<A> {
-    stack: Stack<A>,
+    sender: Sender<Datagrams<A>>,
     pings: u64,
+}
+
+/// Datagrams to and from the peer.
+struct Datagrams<A>(Stack<A>);
+
+impl<A: Access> Link for Datagrams<A> {
+    fn buffers(&self) -> u64 {
+        self.0.card.buffers()
+    }
+
+    fn receive<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let datagram = self.0.udp().recv();
+        datagram.ok().map(|(content, _)| read(content))
+    }
+
+    fn send(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        let content = self.0.udp().send(length, peer());
+        content.map(fill).is_ok()
+    }
+
+    fn notify(&mut self) {
+        self.0.send();
+        self.0.card.notify();
+    }
+
+    fn check(&mut self) -> Result<(), Reason> {
+        self.0.card.check()
+    }
+
+    fn wait(&mut self) -> Result<(), Reason> {
+        self.0.card.wait()?;
+        self.0.poll()
+    }
+
+    fn quiesce(&mut self) -> Result<(), Reason> {
+        self.0.card.quiesce()
+    }
 }
 
 impl<A: Access> Client<A> {
@@ -34,7 +73,10 @@ impl<A: Access> Client<A> {
     pub fn connect(card: Card<A>, memory: &'static mut Memory) -> Result<Self, Reason> {
         let mut stack = Stack::new(card, memory, GUEST, LOCAL_PORT)?;
         stack.connect(peer(), LOCAL_PORT)?;
-        let mut client = Self { stack, pings: 0 };
+        let mut client = Self {
+            sender: Sender::unopened(Datagrams(stack)),
+            pings: 0,
+        };
         client.until(|stack| {
             let socket = stack.tcp();
             match socket.may_send() {
@@ -43,8 +85,13 @@ impl<A: Access> Client<A> {
                 false => Err("the peer refuses the connection"),
             }
         })?;
-        client.stack.card.quiesce()?;
+        client.stack().card.quiesce()?;
         Ok(client)
+    }
+
+    #[inline(always)]
+    fn stack(&mut self) -> &mut Stack<A> {
+        &mut self.sender.link().0
     }
 
     /// Handles frames until `step` returns a result.
@@ -54,11 +101,12 @@ impl<A: Access> Client<A> {
         mut step: impl FnMut(&mut Stack<A>) -> Result<Option<T>, Reason>,
     ) -> Result<T, Reason> {
         loop {
-            self.stack.poll()?;
-            if let Some(result) = step(&mut self.stack)? {
+            let stack = self.stack();
+            stack.poll()?;
+            if let Some(result) = step(stack)? {
                 return Ok(result);
             }
-            self.stack.card.wait()?;
+            stack.card.wait()?;
         }
     }
 
@@ -74,13 +122,16 @@ impl<A: Access> Client<A> {
             Exchange::UdpPing => self.datagram(byte),
             Exchange::TcpSend => self.send(),
             Exchange::TcpReceive => self.receive(),
+            // The lab leaves it out.
+            Exchange::SendFile => Err(NO_FILE),
+            Exchange::Datagrams(length) => return self.sender.send(Frames::Burst(length)),
         };
-        exchanged.and_then(|()| self.stack.card.quiesce())
+        exchanged.and_then(|()| self.stack().card.quiesce())
     }
 
     /// Sends a request and compares the answer.
     fn request(&mut self, request: u8, answer: u8) -> Result<(), Reason> {
-        self.stack
+        self.stack()
             .tcp()
             .send_slice(&[request])
             .map_err(|_| CLOSED)?;
@@ -98,7 +149,7 @@ impl<A: Access> Client<A> {
     }
 
     fn datagram(&mut self, byte: u8) -> Result<(), Reason> {
-        let sent = self.stack.udp().send_slice(&[byte], peer());
+        let sent = self.stack().udp().send_slice(&[byte], peer());
         sent.map_err(|_| REFUSED)?;
         let mut received = [0];
         self.until(|stack| match stack.udp().recv_slice(&mut received) {
@@ -111,8 +162,8 @@ impl<A: Access> Client<A> {
     }
 
     fn send(&mut self) -> Result<(), Reason> {
-        self.stack.tcp().send_slice(&[SEND]).map_err(|_| CLOSED)?;
-        let (pattern, mut sent) = (self.stack.pattern, 0);
+        self.stack().tcp().send_slice(&[SEND]).map_err(|_| CLOSED)?;
+        let (pattern, mut sent) = (self.stack().pattern, 0);
         while sent < BYTES {
             let part = pattern.part(sent, usize::MAX);
             sent += self.until(|stack| match stack.tcp().send_slice(part) {
@@ -126,12 +177,12 @@ impl<A: Access> Client<A> {
 
     fn receive(&mut self) -> Result<(), Reason> {
         // A delayed acknowledgement would need a timer.
-        self.stack.tcp().set_ack_delay(None);
-        self.stack
+        self.stack().tcp().set_ack_delay(None);
+        self.stack()
             .tcp()
             .send_slice(&[RECEIVE])
             .map_err(|_| CLOSED)?;
-        let (pattern, mut received) = (self.stack.pattern, 0);
+        let (pattern, mut received) = (self.stack().pattern, 0);
         while received < BYTES {
             let (count, is_right) = self.until(|stack| {
                 let take = |bytes: &mut [u8]| {
@@ -149,8 +200,8 @@ impl<A: Access> Client<A> {
             }
             received += count;
         }
-        self.stack.tcp().set_ack_delay(Some(ACK_DELAY));
-        self.stack.poll()
+        self.stack().tcp().set_ack_delay(Some(ACK_DELAY));
+        self.stack().poll()
     }
 }
 

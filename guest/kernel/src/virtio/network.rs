@@ -20,11 +20,38 @@ use trapline_workloads::Reason;
 const TO_PEER: [u64; 2] = [NET_MMIO, SWITCH_MMIO];
 const TO_GUEST: [u64; 2] = [SWITCH_MMIO, NET_MMIO];
 
-/// The connection to the peer, in memory of its own; `None` before it is opened.
-static CLIENT: Global<Option<Result<&'static mut Client<Mmio>, Reason>>> = Global::new(None);
+/// The connection to the peer, in memory of its own.
+static CLIENT: Opened<&'static mut Client<Mmio>> = Opened::new();
 
-/// The sender of frames; `None` before it is opened.
-static SENDER: Global<Option<Result<Sender<Card<Mmio>>, Reason>>> = Global::new(None);
+/// The sender of frames.
+static SENDER: Opened<Sender<Card<Mmio>>> = Opened::new();
+
+/// A value of a static variable, or the reason why it cannot be opened; `None` before it is opened.
+struct Opened<T: 'static>(Global<Option<Result<T, Reason>>>);
+
+impl<T> Opened<T> {
+    const fn new() -> Self {
+        Self(Global::new(None))
+    }
+
+    /// Opens it at the first call.
+    #[inline(always)]
+    fn open(&self, open: impl FnOnce() -> Result<T, Reason>) -> Result<(), Reason> {
+        // SAFETY: nothing called here uses the variable.
+        let opened = unsafe { self.0.get() }.get_or_insert_with(open);
+        opened.as_ref().map(drop).map_err(|reason| *reason)
+    }
+
+    #[inline(always)]
+    fn with(&self, work: impl FnOnce(&mut T) -> Result<(), Reason>) -> Result<(), Reason> {
+        // SAFETY: used for this call, during which no other code uses it.
+        match unsafe { self.0.get() } {
+            Some(Ok(opened)) => work(opened),
+            Some(Err(reason)) => Err(reason),
+            None => Err("the network card is not open"),
+        }
+    }
+}
 
 /// Connects to the peer at the first call.
 ///
@@ -32,21 +59,13 @@ static SENDER: Global<Option<Result<Sender<Card<Mmio>>, Reason>>> = Global::new(
 /// There is no card, or it cannot be used.
 #[inline(never)]
 pub fn open(apic: Result<&Apic, Reason>, job: &Job) -> Result<(), Reason> {
-    // SAFETY: nothing called here uses the network.
-    let client = unsafe { CLIENT.get() };
-    let opened = client.get_or_insert_with(|| connect(apic, job));
-    opened.as_ref().map(drop).map_err(|reason| *reason)
+    CLIENT.open(|| connect(apic, job))
 }
 
 /// See [`trapline_workloads::System::exchange`].
 #[inline(never)]
 pub fn exchange(exchange: Exchange) -> Result<(), Reason> {
-    // SAFETY: used for this call, during which no other code uses it.
-    match unsafe { CLIENT.get() } {
-        Some(Ok(client)) => client.exchange(exchange),
-        Some(Err(reason)) => Err(reason),
-        None => Err("the network is not open"),
-    }
+    CLIENT.with(|client| client.exchange(exchange))
 }
 
 /// Opens the card to another guest at the first call. It may be that to the peer, which is then no longer used.
@@ -55,22 +74,13 @@ pub fn exchange(exchange: Exchange) -> Result<(), Reason> {
 /// There is no card, or it cannot be used.
 #[inline(never)]
 pub fn open_link(apic: Result<&Apic, Reason>, has_ports: bool) -> Result<(), Reason> {
-    // SAFETY: nothing called here uses the sender.
-    let sender = unsafe { SENDER.get() };
-    let open = || Sender::new(start(apic, has_ports, TO_GUEST)?);
-    let opened = sender.get_or_insert_with(open);
-    opened.as_ref().map(drop).map_err(|reason| *reason)
+    SENDER.open(|| Sender::new(start(apic, has_ports, TO_GUEST)?))
 }
 
 /// See [`trapline_workloads::System::send_packets`].
 #[inline(never)]
 pub fn send_packets(frames: Frames) -> Result<(), Reason> {
-    // SAFETY: used for this call, during which no other code uses it.
-    match unsafe { SENDER.get() } {
-        Some(Ok(sender)) => sender.send(frames),
-        Some(Err(reason)) => Err(reason),
-        None => Err("the card is not open"),
-    }
+    SENDER.with(|sender| sender.send(frames))
 }
 
 /// Serves another guest. Returns the reason why it ends.

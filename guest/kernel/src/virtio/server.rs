@@ -4,6 +4,7 @@ use super::card::Card;
 use super::stack::{Memory, Stack, ACK_DELAY, REFUSED};
 use super::transport::Access;
 use trapline_abi::net::{Connection, PEER, PORT};
+use trapline_abi::packet::SMALL;
 use trapline_workloads::packets::{self, Link, Taken};
 use trapline_workloads::Reason;
 
@@ -11,6 +12,8 @@ use trapline_workloads::Reason;
 pub struct Server<A> {
     stack: Stack<A>,
     receiver: packets::Receiver,
+    /// Receiver of frames in datagrams.
+    datagrams: packets::Receiver,
     connection: Connection,
 }
 
@@ -24,6 +27,7 @@ impl<A: Access> Server<A> {
         let mut server = Self {
             stack: Stack::new(card, memory, PEER, PORT)?,
             receiver: packets::Receiver::default(),
+            datagrams: packets::Receiver::default(),
             connection: Connection::default(),
         };
         server.stack.tcp().listen(PORT).map_err(|_| REFUSED)?;
@@ -75,17 +79,20 @@ impl<A: Access> Server<A> {
 
     #[inline(never)]
     fn answer_exchanges(&mut self) {
-        self.answer_datagram();
+        self.answer_datagrams();
         // After the end of the only connection there is nothing to answer.
         while let Some(1..) = self.answer_request() {}
         self.stack.send();
     }
 
-    fn answer_datagram(&mut self) {
-        let mut byte = [0];
-        if let Ok((1, from)) = self.stack.udp().recv_slice(&mut byte) {
-            // The sender has one datagram on its way.
-            let _lost = self.stack.udp().send_slice(&[!byte[0]], from);
+    fn answer_datagrams(&mut self) {
+        let mut answer = [0; SMALL];
+        while let Ok((datagram, from)) = self.stack.udp().recv() {
+            let length = self.datagrams.answer_datagram(datagram, &mut answer);
+            if length > 0 {
+                // The buffer has space for an answer to each datagram on its way.
+                let _lost = self.stack.udp().send_slice(&answer[..length], from);
+            }
         }
     }
 

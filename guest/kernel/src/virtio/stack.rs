@@ -12,13 +12,16 @@ use smoltcp::socket::{tcp, udp};
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, IpCidr, IpEndpoint, Ipv4Address};
 use trapline_abi::net::{Pattern, PREFIX};
+use trapline_abi::packet;
 use trapline_workloads::packets::Link;
 use trapline_workloads::{ticks, Reason};
 
 /// Bytes of the send and receive buffers of TCP: the largest window without scaling (RFC 9293, section 3.1).
 const WINDOW: usize = 0xffff;
-/// Bytes of those of UDP.
-const DATAGRAMS: usize = 256;
+/// Datagrams in a buffer of UDP: as many as may be on their way, and an entry for the end of the buffer, where none fits.
+const DATAGRAMS: usize = packet::WINDOW as usize + 1;
+/// Bytes of these buffers.
+const DATAGRAM_BYTES: usize = DATAGRAMS * MAX_FRAME;
 
 const NANOSECONDS: u64 = 1000;
 
@@ -26,8 +29,8 @@ const NANOSECONDS: u64 = 1000;
 pub struct Memory {
     sockets: [SocketStorage<'static>; 2],
     tcp: [[u8; WINDOW]; 2],
-    udp: [[u8; DATAGRAMS]; 2],
-    metadata: [[udp::PacketMetadata; 4]; 2],
+    udp: [[u8; DATAGRAM_BYTES]; 2],
+    metadata: [[udp::PacketMetadata; DATAGRAMS]; 2],
     pattern: Pattern,
 }
 
@@ -40,7 +43,7 @@ impl Memory {
         // SAFETY: exclusive by contract; bytes are valid if zero, and the others are written here.
         unsafe {
             (&raw mut (*place).sockets).write([SocketStorage::EMPTY; 2]);
-            (&raw mut (*place).metadata).write([[udp::PacketMetadata::EMPTY; 4]; 2]);
+            (&raw mut (*place).metadata).write([[udp::PacketMetadata::EMPTY; DATAGRAMS]; 2]);
             (&raw mut (*place).pattern).write(Pattern::new());
             &mut *place
         }

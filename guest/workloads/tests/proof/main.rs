@@ -22,7 +22,7 @@ fn every_operation_is_run_and_succeeds() {
 }
 
 /// Defects with an operation that detects each.
-const DETECTED: [(Defect, &str); 72] = [
+const DETECTED: [(Defect, &str); 74] = [
     (Defect::ForgetScratch, "exits/port-out"),
     (Defect::ForgetScratch, "exits/port-in"),
     (Defect::WrongMagic, "exits/mmio-read"),
@@ -91,6 +91,8 @@ const DETECTED: [(Defect, &str); 72] = [
     (Defect::KeepCache, "files/write-4k-fsync"),
     (Defect::KeepCache, "files/write-large"),
     (Defect::WrongAnswer, "net/tcp-ping"),
+    (Defect::WrongAnswer, "net/sendfile"),
+    (Defect::WrongAnswer, "net/udp-64"),
     (Defect::WrongAnswer, "net/packet-64"),
     (Defect::WrongAnswer, "net/packet-ping"),
     (Defect::NeverTick, "irq/own-timer"),
@@ -130,6 +132,7 @@ fn unsupported_operations_are_skipped_with_the_reason_of_the_system() {
     Fake::assert_result(Defect::NeverCold, "files/read-1m-cold", "Skip");
     Fake::assert_result(Defect::NeverCold, "files/read-1m-warm", "End");
     Fake::assert_result(Defect::NoNetwork, "net/tcp-send", "Skip");
+    Fake::assert_result(Defect::NoNetwork, "net/udp-1472", "Skip");
     Fake::assert_result(Defect::NoNetwork, "net/packet-1500", "Skip");
     Fake::assert_result(Defect::NoProcesses, "system/page-fault", "Skip");
     Fake::assert_result(Defect::NoSecondCpu, "ipc/item", "Skip");

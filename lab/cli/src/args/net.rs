@@ -17,7 +17,8 @@ pub struct NetArgs {
     /// that are installed]
     #[arg(long = "path", value_name = "P,P", value_delimiter = ',')]
     pub paths: Vec<String>,
-    /// A forwarder between two vhost-user sockets: its command, with {a} and {b} for them, and {cpu} for its CPU
+    /// A forwarder between two vhost-user sockets: its command, with {a} and {b} for them, {cpu} for its CPU, and {queues} for
+    /// the number of --queues
     #[arg(long = "forwarder", value_name = "NAME=COMMAND")]
     pub forwarders: Vec<String>,
     /// Bytes of a frame, without its checksum of 4 bytes
@@ -27,6 +28,9 @@ pub struct NetArgs {
     /// Format of queues of virtio
     #[arg(long, value_enum, value_name = "R,R", value_delimiter = ',', default_values_t = [RingName::Split])]
     pub ring: Vec<RingName>,
+    /// Pairs of queues of each port of virtio, by which frames are sent in turn
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [1], value_parser = within(PacketRequest::QUEUES))]
+    pub queues: Vec<u32>,
     /// Ports that send
     #[arg(long, value_enum, value_name = "D,D", value_delimiter = ',', default_values_t = [DirectionName::One])]
     pub direction: Vec<DirectionName>,
@@ -148,6 +152,7 @@ impl NetArgs {
             forwarders: paths.iter().filter_map(PacketPath::given).collect(),
             sizes: self.size.clone(),
             rings: self.ring.iter().map(|ring| (*ring).into()).collect(),
+            queues: self.queues.clone(),
             directions: self.direction.iter().map(|it| (*it).into()).collect(),
             rate: self.load.and_then(|load| match load {
                 Load::Rate(rate) => Some(rate),

@@ -30,14 +30,20 @@ pub struct Forwarder {
     /// The program that sends frames.
     traffic: PathBuf,
     cpus: [u32; 2],
+    frames: Frames,
 }
 
 impl Forwarder {
-    /// Starts what `path` needs. `cpus` are that of the ports and that of the forwarder.
+    /// Starts what `path` needs for these frames. `cpus` are that of the ports and that of the forwarder.
     ///
     /// # Errors
     /// A program is missing, or does not open its sockets.
-    pub fn start(path: &PacketPath, parts: &Parts, cpus: [u32; 2]) -> Result<Self, Error> {
+    pub fn start(
+        path: &PacketPath,
+        parts: &Parts,
+        cpus: [u32; 2],
+        frames: Frames,
+    ) -> Result<Self, Error> {
         let traffic = own_program(parts, "trapline-traffic")?;
         let directory = tempfile::Builder::new().prefix("trapline-net-").tempdir();
         let directory = directory.map_err(Error::file(std::env::temp_dir()))?;
@@ -47,6 +53,7 @@ impl Forwarder {
             kind: path.kind.clone(),
             traffic,
             cpus,
+            frames,
         };
         let Kind::Program(program) = &path.kind else {
             return Ok(forwarder);
@@ -76,6 +83,7 @@ impl Forwarder {
             .replace(path::SWITCH, &switch.display().to_string())
             .replace("{mask}", &format!("{:#x}", 1_u128 << (forwarder % 128)))
             .replace("{cpu}", &forwarder.to_string())
+            .replace(path::QUEUES, &self.frames.queues.to_string())
             .replace("{other}", &ports.to_string())
     }
 
@@ -119,13 +127,8 @@ impl Forwarder {
     ///
     /// # Errors
     /// The program that sends fails, as when the forwarder has ended.
-    pub fn trial(
-        &self,
-        frames: Frames,
-        rate: Option<f64>,
-        duration: Duration,
-    ) -> Result<TrialFigures, Error> {
-        let [ports, forwarder] = self.cpus;
+    pub fn trial(&self, rate: Option<f64>, duration: Duration) -> Result<TrialFigures, Error> {
+        let ([ports, forwarder], frames) = (self.cpus, self.frames);
         let mut command = process::Command::new(&self.traffic);
         match &self.kind {
             Kind::Linux(name) => command.args(["--kernel", name]),
@@ -154,6 +157,9 @@ impl Forwarder {
         }
         if frames.ring == Ring::Packed {
             command.arg("--packed");
+        }
+        if frames.queues > 1 {
+            command.args(["--queues", &frames.queues.to_string()]);
         }
         let output = tool::output(&mut command)?;
         if !output.status.success() {

@@ -1,7 +1,12 @@
 //! Ways of frames from one port to another.
 
+use trapline_model::packets::{Frames, Ring};
+
 /// Placeholder of `trapline-switch`.
 pub(super) const SWITCH: &str = "{switch}";
+
+/// Placeholder of the number of pairs of queues of each port.
+pub(super) const QUEUES: &str = "{queues}";
 
 /// A way of frames from one port to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +31,7 @@ pub(super) enum Kind {
 pub(super) struct Program {
     pub ports: Ports,
     /// Its words, with `{a}` and `{b}` for sockets, `{directory}` for theirs, `{cpu}` and `{other}` for the CPUs of the forwarder and
-    /// of the ports, `{mask}` for the mask of the first, and [`SWITCH`].
+    /// of the ports, `{mask}` for the mask of the first, [`QUEUES`], and [`SWITCH`].
     pub command: Vec<String>,
     /// Programs and files that it uses.
     pub needs: &'static [&'static str],
@@ -115,8 +120,8 @@ const KNOWN: [KnownPath; 7] = [
         program: Some((
             Ports::VhostUser,
             "dpdk-testpmd --no-huge -m 1024 --no-telemetry --no-shconf --no-pci -l {cpu},{other} --main-lcore {other} \
-             --vdev net_vhost0,iface={a},queues=1 --vdev net_vhost1,iface={b},queues=1 -- \
-             --nb-cores=1 --burst=64 --total-num-mbufs=8192 --forward-mode=io --auto-start --no-mlockall -i",
+             --vdev net_vhost0,iface={a},queues={queues} --vdev net_vhost1,iface={b},queues={queues} -- \
+             --rxq={queues} --txq={queues} --nb-cores=1 --burst=64 --total-num-mbufs=8192 --forward-mode=io --auto-start --no-mlockall -i",
         )),
         needs: &[],
         remedy: "apt-get install dpdk-dev librte-meta-all",
@@ -201,11 +206,17 @@ impl PacketPath {
         Some([self.name.clone(), self.given.clone()?])
     }
 
-    /// Returns whether its ports are queues of virtio, so that their format matters.
-    pub fn has_rings(&self) -> bool {
+    /// Returns whether its ports can have these queues. Those that are no queues of virtio count as one pair of split ones. A
+    /// command of the user's has a word with the number, if there may be several.
+    pub fn supports(&self, frames: &Frames) -> bool {
+        let is_default = frames.ring == Ring::Split && frames.queues == 1;
+        let has_number = |it: &String| it.contains(QUEUES);
         match &self.kind {
-            Kind::Linux(_) => false,
-            Kind::Program(program) => program.ports == Ports::VhostUser,
+            Kind::Program(program) if program.ports == Ports::VhostUser => {
+                let is_known = self.given.is_none();
+                frames.queues == 1 || is_known || program.command.iter().any(has_number)
+            }
+            _ => is_default,
         }
     }
 }
@@ -213,6 +224,7 @@ impl PacketPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trapline_model::packets::Direction;
 
     #[test]
     fn every_known_command_is_one() {
@@ -231,6 +243,37 @@ mod tests {
         let command = "./mine 'a b' {a} {b}";
         let path = PacketPath::custom("mine", command).unwrap();
         assert_eq!(path.given(), Some(["mine", command].map(str::to_owned)));
-        assert!(path.has_rings());
+    }
+
+    #[test]
+    fn queues_are_those_of_vhost_user() {
+        let frames = |ring, queues| Frames {
+            size: 60,
+            ring,
+            queues,
+            direction: Direction::One,
+        };
+        let supported = |path: &PacketPath| {
+            [
+                (Ring::Split, 1),
+                (Ring::Packed, 1),
+                (Ring::Split, 4),
+                (Ring::Packed, 4),
+            ]
+            .map(|(ring, queues)| path.supports(&frames(ring, queues)))
+        };
+        for name in PacketPath::names() {
+            let has_queues = ["switch", "testpmd", "ovs"].contains(&name);
+            let path = PacketPath::known(name).unwrap();
+            assert_eq!(
+                supported(&path),
+                [true, has_queues, has_queues, has_queues],
+                "{name}"
+            );
+        }
+        let path = PacketPath::custom("mine", "mine {a} {b}").unwrap();
+        assert_eq!(supported(&path), [true, true, false, false]);
+        let path = PacketPath::custom("mine", "mine -n{queues} {a} {b}").unwrap();
+        assert_eq!(supported(&path), [true; 4]);
     }
 }

@@ -13,6 +13,7 @@ pub(super) struct Written {
     path: Vec<String>,
     size: Option<Spanned<Vec<u32>>>,
     ring: Option<Spanned<Vec<String>>>,
+    queues: Option<Spanned<Vec<u32>>>,
     direction: Option<Spanned<Vec<String>>>,
     duration: Option<Spanned<u32>>,
     rounds: Option<Spanned<u32>>,
@@ -46,16 +47,27 @@ impl Reader<'_> {
                 .as_ref()
                 .map_or(Ok(usual), |it| self.number(name, it, range))
         };
+        let numbers = |name, value: &Option<_>, usual: &[u32], range| {
+            value
+                .as_ref()
+                .map_or(Ok(usual.to_vec()), |it| self.numbers(name, it, range))
+        };
         Ok(Some(PacketRequest {
             paths: written.path.clone(),
             forwarders: Vec::new(),
-            sizes: self.sizes(written.size.as_ref())?,
+            sizes: numbers(
+                "size",
+                &written.size,
+                &PacketRequest::SIZES,
+                PacketRequest::FRAME,
+            )?,
             rings: self.names(
                 written.ring.as_ref(),
                 Ring::Split,
                 Ring::from_name,
                 &Ring::NAMES,
             )?,
+            queues: numbers("queues", &written.queues, &[1], PacketRequest::QUEUES)?,
             directions: self.names(
                 written.direction.as_ref(),
                 Direction::One,
@@ -99,21 +111,20 @@ impl Reader<'_> {
         }
     }
 
-    fn sizes(&self, written: Option<&Spanned<Vec<u32>>>) -> Result<Vec<u32>, InvalidFile> {
-        let Some(all) = written else {
-            return Ok(PacketRequest::SIZES.to_vec());
-        };
-        let (sizes, range) = (all.get_ref(), PacketRequest::FRAME);
-        match sizes.iter().all(|size| range.contains(size)) && !sizes.is_empty() {
-            true => Ok(sizes.clone()),
-            false => Err(self.bad(
-                all.span().start,
-                format!(
-                    "size: expected numbers from {} to {}",
-                    range.start(),
-                    range.end()
-                ),
-            )),
+    fn numbers(
+        &self,
+        name: &str,
+        written: &Spanned<Vec<u32>>,
+        range: RangeInclusive<u32>,
+    ) -> Result<Vec<u32>, InvalidFile> {
+        let values = written.get_ref();
+        match values.iter().all(|value| range.contains(value)) && !values.is_empty() {
+            true => Ok(values.clone()),
+            false => {
+                let [least, most] = [range.start(), range.end()];
+                let what = format!("{name}: expected numbers from {least} to {most}");
+                Err(self.bad(written.span().start, what))
+            }
         }
     }
 
@@ -160,10 +171,10 @@ mod tests {
     fn a_plan_has_packets() {
         let text =
             "seed = 9\n[packets]\npath = ['switch', 'bridge']\nsize = [60]\nring = ['packed']\n\
-                    direction = ['one', 'half']\nduration = 100\nrounds = 3";
+                    queues = [1, 4]\ndirection = ['one', 'half']\nduration = 100\nrounds = 3";
         let study = read(text).unwrap();
         assert!(study.configs.is_empty());
-        expect!["net --path switch,bridge --size 60 --ring packed --direction one,half --duration 100 --rounds 3 --cpus 0,0 --seed 9"]
+        expect!["net --path switch,bridge --size 60 --ring packed --direction one,half --duration 100 --rounds 3 --cpus 0,0 --seed 9 --queues 1,4"]
             .assert_eq(&study.packets.unwrap().to_string());
         let usual = read("[packets]\npath = ['veth']").unwrap().packets.unwrap();
         expect!["net --path veth --size 60,200,1500 --ring split --direction one --duration 300 --rounds 5 --cpus 0,0 --seed 0"]
@@ -180,6 +191,7 @@ mod tests {
             "[packets]\nsize = [60]",
             "[packets]\npath = ['switch']\nsize = [59]",
             "[packets]\npath = ['switch']\nring = ['odd']",
+            "[packets]\npath = ['switch']\nqueues = [1, 9]",
             "[packets]\npath = ['switch']\nrounds = 0",
         ];
         let errors = texts.map(|text| format!("{text:?}\n  {}\n", read(text).unwrap_err()));
@@ -198,6 +210,8 @@ mod tests {
               line 3: size: expected numbers from 60 to 1514
             "[packets]\npath = ['switch']\nring = ['odd']"
               line 3: expected a list of split, packed
+            "[packets]\npath = ['switch']\nqueues = [1, 9]"
+              line 3: queues: expected numbers from 1 to 8
             "[packets]\npath = ['switch']\nrounds = 0"
               line 3: rounds: expected a number from 1 to 1000
         "#]].assert_eq(&errors.concat());

@@ -200,6 +200,7 @@ fn packets() -> Value {
             "path": several(json!({ "type": "string" })),
             "size": several(number(PacketRequest::FRAME)),
             "ring": several(json!({ "enum": Ring::NAMES })),
+            "queues": several(number(PacketRequest::QUEUES)),
             "direction": several(json!({ "enum": Direction::NAMES })),
             "duration": number(PacketRequest::DURATIONS),
             "rounds": number(PacketRequest::MOST_ROUNDS)

@@ -66,10 +66,22 @@ named!(Distance { Near "near", Mid "mid", Far "far" });
 pub struct Frames {
     /// Bytes from the destination address, without the checksum of 4 bytes.
     pub size: u32,
-    /// Queues.
+    /// Format of queues.
     pub ring: Ring,
+    /// Pairs of queues of each port.
+    pub queues: u32,
     /// Who sends.
     pub direction: Direction,
+}
+
+impl Frames {
+    /// Returns number and format of the queues in words.
+    pub fn queues(&self) -> String {
+        match (self.queues, self.ring.name()) {
+            (1, ring) => format!("{ring} queues"),
+            (pairs, ring) => format!("{pairs} pairs of {ring} queues"),
+        }
+    }
 }
 
 impl fmt::Display for Frames {
@@ -79,8 +91,7 @@ impl fmt::Display for Frames {
             Direction::Both => "both ways, sum",
             Direction::Half => "to the forwarder",
         };
-        let (size, ring) = (self.size, self.ring.name());
-        write!(f, "{size} bytes, {ring} queues, {direction}")
+        write!(f, "{} bytes, {}, {direction}", self.size, self.queues())
     }
 }
 

@@ -18,6 +18,8 @@ pub struct PacketRequest {
     pub sizes: Vec<u32>,
     /// Formats of queues.
     pub rings: Vec<Ring>,
+    /// Pairs of queues of each port.
+    pub queues: Vec<u32>,
     /// Who sends.
     pub directions: Vec<Direction>,
     /// Offered load of each sender, in frames a second.
@@ -66,19 +68,14 @@ impl PacketRequest {
     pub const DURATIONS: RangeInclusive<u32> = 10..=600_000;
     /// Sizes of a frame, in bytes without checksum.
     pub const FRAME: RangeInclusive<u32> = 60..=1514;
+    /// Pairs of queues of a port.
+    pub const QUEUES: RangeInclusive<u32> = 1..=8;
 
     /// Returns the trials in the order of their execution.
     pub fn expand(&self) -> Vec<PlannedTrial> {
         let mut cells = Vec::new();
-        for (size, ring, direction) in self.tables() {
-            for path in &self.paths {
-                let frames = Frames {
-                    size,
-                    ring,
-                    direction,
-                };
-                cells.push((path, frames));
-            }
+        for frames in self.tables() {
+            cells.extend(self.paths.iter().map(|path| (path, frames)));
         }
         let orders = Order::new(cells.len(), self.seed);
         let rounds = (0..self.rounds).zip(orders);
@@ -93,11 +90,18 @@ impl PacketRequest {
         planned.collect()
     }
 
-    fn tables(&self) -> Vec<(u32, Ring, Direction)> {
+    fn tables(&self) -> Vec<Frames> {
         let mut all = Vec::new();
-        for direction in &self.directions {
-            for ring in &self.rings {
-                all.extend(self.sizes.iter().map(|size| (*size, *ring, *direction)));
+        for &direction in &self.directions {
+            for &ring in &self.rings {
+                for &queues in &self.queues {
+                    all.extend(self.sizes.iter().map(|&size| Frames {
+                        size,
+                        ring,
+                        queues,
+                        direction,
+                    }));
+                }
             }
         }
         all
@@ -124,6 +128,9 @@ impl fmt::Display for PacketRequest {
             self.rounds,
             self.seed,
         )?;
+        if self.queues != [1] {
+            write!(f, " --queues {}", list(&self.queues, u32::to_string))?;
+        }
         for [name, command] in &self.forwarders {
             let word = format!("{name}={command}");
             let quoted = shlex::try_quote(&word).map_err(|_| fmt::Error)?;
@@ -155,6 +162,7 @@ fn parse(text: &str) -> Option<PacketRequest> {
         forwarders: Vec::new(),
         sizes: Vec::new(),
         rings: Vec::new(),
+        queues: vec![1],
         directions: Vec::new(),
         rate: None,
         search: false,
@@ -171,6 +179,7 @@ fn parse(text: &str) -> Option<PacketRequest> {
             "--path" => request.paths = value.split(',').map(str::to_owned).collect(),
             "--size" => request.sizes = each(value, |size| size.parse().ok())?,
             "--ring" => request.rings = each(value, Ring::from_name)?,
+            "--queues" => request.queues = each(value, |pairs| pairs.parse().ok())?,
             "--direction" => request.directions = each(value, Direction::from_name)?,
             "--duration" => request.milliseconds = value.parse().ok()?,
             "--rounds" => request.rounds = value.parse().ok()?,
@@ -199,6 +208,7 @@ mod tests {
             forwarders: vec![["mine", "my 'own switch' {a} {b}"].map(str::to_owned)],
             sizes: vec![60, 1500],
             rings: vec![Ring::Split, Ring::Packed],
+            queues: vec![1, 4],
             directions: vec![Direction::Both],
             rate: Some(1e6),
             search: true,
@@ -213,6 +223,13 @@ mod tests {
     fn requests_are_stored_as_words() {
         let request = request();
         assert_eq!(request.to_string().parse(), Ok(request.clone()));
+        // Earlier versions wrote no number of queues.
+        let usual = PacketRequest {
+            queues: vec![1],
+            ..request
+        };
+        assert!(!usual.to_string().contains("--queues"));
+        assert_eq!(usual.to_string().parse(), Ok(usual));
         let words = "net --path switch --size 60 --ring odd";
         assert!(words.parse::<PacketRequest>().is_err());
         assert!("kernel-build --size mini".parse::<PacketRequest>().is_err());
@@ -221,12 +238,12 @@ mod tests {
     #[test]
     fn rounds_have_every_cell_once() {
         let planned = request().expand();
-        assert_eq!(planned.len(), 3 * 8);
-        for round in planned.chunks(8) {
+        assert_eq!(planned.len(), 3 * 16);
+        for round in planned.chunks(16) {
             let mut cells = round.to_vec();
             cells.sort();
             cells.dedup();
-            assert_eq!(cells.len(), 8);
+            assert_eq!(cells.len(), 16);
             assert!(round.iter().all(|trial| trial.round == round[0].round));
         }
     }

@@ -40,6 +40,7 @@ fn cell_value(table: &FrameTable, cell: &Cell) -> Value {
         "path": cell.path,
         "size": frames.size,
         "ring": frames.ring.name(),
+        "queues": frames.queues,
         "direction": frames.direction.name(),
         "distance": table.distance.name(),
         "rate": rate.map(|rate| rate.value),

@@ -195,6 +195,7 @@ impl Rates {
             (
                 it.frames.direction,
                 it.frames.ring,
+                it.frames.queues,
                 it.frames.size,
                 it.distance,
             )

@@ -8,6 +8,7 @@ fn request(paths: &[&str]) -> PacketRequest {
         forwarders: Vec::new(),
         sizes: vec![60],
         rings: vec![Ring::Split],
+        queues: vec![1],
         directions: vec![Direction::One],
         rate: None,
         search: true,
@@ -26,6 +27,7 @@ fn trial(path: &str, round: u32, received: u64, round_trip_ns: f64) -> Trial {
             frames: Frames {
                 size: 60,
                 ring: Ring::Split,
+                queues: 1,
                 direction: Direction::One,
             },
         },
@@ -91,6 +93,29 @@ fn rates_of_different_distances_are_not_compared() {
     assert!(table::findings(&rates).is_empty());
     let distances: Vec<_> = rates.tables.iter().map(|table| table.distance).collect();
     assert_eq!(distances, [Distance::Near, Distance::Mid]);
+}
+
+#[test]
+fn numbers_of_queues_are_in_tables_of_their_own() {
+    let one = trial("switch", 0, 1_000_000, 50.0);
+    let mut four = trial("switch", 0, 900_000, 50.0);
+    four.planned.frames.queues = 4;
+    let rates = Rates::new(&request(&["switch"]), &[four, one]);
+    let titles: Vec<_> = rates
+        .tables
+        .iter()
+        .map(|it| it.frames.to_string())
+        .collect();
+    assert_eq!(
+        titles,
+        [
+            "60 bytes, split queues, one way",
+            "60 bytes, 4 pairs of split queues, one way"
+        ]
+    );
+    let text = rates.document("1");
+    let json = render(&[text], Format::Json).unwrap();
+    assert!(json.contains("\"queues\": 4"), "{json}");
 }
 
 #[test]

@@ -37,14 +37,14 @@ const HELP: [&str; 3] = [
     "Latency is from the time at which a frame was due until it has arrived, so that a sender that is late does not hide it.",
 ];
 
-/// What the lines of a plot have in common.
-type Kind = (Direction, Ring, Distance);
+/// Properties that the lines of a plot share: direction, format and number of queues, and distance.
+type Kind = (Direction, Ring, u32, Distance);
 
 fn kinds(rates: &Rates) -> BTreeMap<Kind, Vec<&FrameTable>> {
     let mut kinds: BTreeMap<Kind, Vec<&FrameTable>> = BTreeMap::new();
     for table in &rates.tables {
         let frames = table.frames;
-        let kind = (frames.direction, frames.ring, table.distance);
+        let kind = (frames.direction, frames.ring, frames.queues, table.distance);
         kinds.entry(kind).or_default().push(table);
     }
     kinds
@@ -88,13 +88,13 @@ fn lines(
 
 /// Plots the rate by size, if there are several sizes.
 fn by_size(rates: &Rates) -> Markup {
-    let plots = kinds(rates).into_iter().filter(|(_, it)| it.len() > 1);
-    html! { @for (kind, tables) in plots {
+    let plots = kinds(rates).into_values().filter(|it| it.len() > 1);
+    html! { @for tables in plots {
         (drawn(&lines(&tables, |table, path| {
             let cell = table.cells.iter().find(|cell| cell.path == path);
             let rate = cell.and_then(|cell| cell.rate());
             rate.map(|rate| (table.frames.size.into(), rate.value / 1e6)).into_iter().collect()
-        }), &format!("rate by size, {}", named(kind)), ["bytes of a frame", "million frames a second"]))
+        }), &format!("rate by size, {}", named(tables[0])), ["bytes of a frame", "million frames a second"]))
     } }
 }
 
@@ -115,11 +115,11 @@ fn loaded(trial: &Trial) -> Option<(f64, f64)> {
     Some((trial.offered? / 1e6, latency.p50.max(1) as f64 / 1e3))
 }
 
-fn named((direction, ring, distance): Kind) -> String {
-    let direction = direction.name();
-    format!(
-        "{direction} way, {} queues, {}",
-        ring.name(),
-        distance.name()
-    )
+fn named(
+    FrameTable {
+        frames, distance, ..
+    }: &FrameTable,
+) -> String {
+    let (direction, distance) = (frames.direction.name(), distance.name());
+    format!("{direction} way, {}, {distance}", frames.queues())
 }
