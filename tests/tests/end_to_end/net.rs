@@ -56,6 +56,38 @@ fn exchanges_are_measured_on_this_host() {
 }
 
 #[test]
+fn files_are_sent_by_linux_and_left_out_for_the_image() {
+    let place = Place::new();
+    let selection = "net/tcp-send,net/sendfile";
+    let environments = "host,kvm/linux,process";
+    let words = [
+        "--env",
+        environments,
+        "--workload",
+        selection,
+        "--boots",
+        "1",
+    ];
+    let json = place.measure(&words);
+    let cells = json["cells"].as_array().expect("list");
+    for environment in ["host", "kvm/linux", "process"] {
+        let of =
+            |cell: &&Value| cell["environment"] == environment && cell["operation"] == "sendfile";
+        let cell = cells.iter().find(of).expect("cell of the environment");
+        match cell["skip"].as_str() {
+            Some(reason) if environment == "process" => {
+                assert!(reason.contains("no file in memory"), "{reason}")
+            }
+            Some(reason) => skip("a network", reason),
+            None => {
+                assert_ne!(environment, "process");
+                assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
+            }
+        }
+    }
+}
+
+#[test]
 fn exchanges_between_guests_are_measured() {
     let place = Place::new();
     for environment in ["kvm", "process", "kvm/linux"] {

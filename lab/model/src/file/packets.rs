@@ -28,20 +28,8 @@ impl Reader<'_> {
         let Some(packets) = &plan.packets else {
             return Ok(None);
         };
-        let at = packets.span().start;
-        if let Some(name) = plan.other_than_packets() {
-            let what = format!(
-                "a plan with [packets] measures nothing else: leave '{name}' out, or make it a plan of its own"
-            );
-            return Err(self.bad(at, what));
-        }
         let written = packets.get_ref();
-        if written.path.is_empty() {
-            return Err(self.bad(
-                at,
-                "path: expected forwarders, as path = [\"switch\", \"bridge\"]",
-            ));
-        }
+        self.check_packets(plan, written, packets.span().start)?;
         let number = |name, value: &Option<_>, usual, range| {
             value
                 .as_ref()
@@ -92,6 +80,28 @@ impl Reader<'_> {
             // A run of a plan without a seed draws one.
             seed: plan.seed.unwrap_or_default(),
         }))
+    }
+
+    /// Checks that there are paths, and no other measurements.
+    fn check_packets(
+        &self,
+        plan: &super::Written,
+        written: &Written,
+        at: usize,
+    ) -> Result<(), InvalidFile> {
+        if let Some(name) = plan.other_than_packets() {
+            let what = format!(
+                "a plan with [packets] measures nothing else: leave '{name}' out, or make it a plan of its own"
+            );
+            return Err(self.bad(at, what));
+        }
+        match written.path.is_empty() {
+            false => Ok(()),
+            true => Err(self.bad(
+                at,
+                "path: expected forwarders, as path = [\"switch\", \"bridge\"]",
+            )),
+        }
     }
 
     fn number(
