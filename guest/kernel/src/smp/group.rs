@@ -30,6 +30,9 @@ static USES_MWAIT: AtomicBool = AtomicBool::new(false);
 static HALTED_AT: [AtomicPtr<AtomicU32>; MOST_CPUS as usize] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MOST_CPUS as usize];
 
+/// Number of CPUs that run the task, the boot CPU included.
+static ACTIVE: AtomicU32 = AtomicU32::new(1);
+
 /// Interrupts that were sent to halted CPUs.
 static WAKES: AtomicU64 = AtomicU64::new(0);
 
@@ -59,7 +62,7 @@ impl Cpu for NumberedCpu {
     /// Sends one interrupt per halt.
     fn wake(&self, word: &AtomicU32) {
         let word = ptr::from_ref(word).cast_mut();
-        for (number, halted_at) in (0..=running()).zip(&HALTED_AT) {
+        for (number, halted_at) in (0..ACTIVE.load(SeqCst)).zip(&HALTED_AT) {
             let is_halted = halted_at.load(SeqCst) == word
                 && halted_at
                     .compare_exchange(word, ptr::null_mut(), SeqCst, SeqCst)
@@ -118,6 +121,7 @@ impl Cpus for Running {
                 others,
             ));
         }
+        ACTIVE.store(count, SeqCst);
         let started = &STARTED[1..count as usize];
         started.iter().for_each(|it| it.post(&boot_cpu));
         first(&boot_cpu);
