@@ -25,8 +25,8 @@ pub fn cpus(policy: WakePolicy) -> Result<&'static dyn Cpus, Reason> {
 /// Main thread and others, on the CPUs of the affinity of this process.
 struct Threads;
 
-/// Returns the CPUs of an affinity.
-fn allowed(cpus: &libc::cpu_set_t) -> Vec<usize> {
+/// Returns the CPUs of an affinity, at most [`MOST_CPUS`].
+pub fn allowed(cpus: &libc::cpu_set_t) -> Vec<usize> {
     // SAFETY: `CPU_ISSET` reads a set, and only within its size.
     let has = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, cpus) };
     let all = (0..libc::CPU_SETSIZE as usize).filter(has);

@@ -162,7 +162,7 @@ mod tests {
             run --workload exits/port-oot -> unknown value 'exits/port-oot' for '--workload <W,W/OP>'
               help: did you mean 'exits/port-out'?
             run --workload all -> unknown value 'all' for '--workload <W,W/OP>'
-              help: leave it out for the default selection, or list what to measure: basic,system,stream,memory,exits,boot,irq,populate,block,files,net,ipc
+              help: leave it out for the default selection, or list what to measure: basic,system,stream,memory,exits,boot,irq,populate,block,files,net,ipc,smp
             run --boot 3 -> unknown argument '--boot'
               help: did you mean '--boots'?
             run --boots 0 -> invalid value '0' for '--boots <N>': 0 is not in 1..=10000

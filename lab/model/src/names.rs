@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(describe(chosen), "exits/port-out,boot");
         assert_eq!(
             describe(known_operations()),
-            "basic,system,stream,memory,exits,boot,irq,populate,block,files,net,ipc"
+            "basic,system,stream,memory,exits,boot,irq,populate,block,files,net,ipc,smp"
         );
         assert_eq!(describe(0), "");
     }

@@ -199,7 +199,7 @@ impl System for Fake {
     fn exchange(&mut self, _: Exchange) -> Result<(), Reason> {
         self.exchanges += 1;
         match self.defect {
-            Defect::WrongAnswer if self.exchanges > 20 => Err("the answer is wrong"),
+            Defect::WrongAnswer if self.exchanges > 9 => Err("the answer is wrong"),
             _ => Ok(()),
         }
     }
