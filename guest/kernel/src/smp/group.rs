@@ -1,6 +1,5 @@
 //! Boot CPU and secondary CPUs as those that workloads `ipc` and `smp` measure.
 
-use super::start::running;
 use crate::cpu::Global;
 use crate::interrupts::{send_wake, Apic};
 use core::arch::asm;
@@ -30,7 +29,10 @@ static USES_MWAIT: AtomicBool = AtomicBool::new(false);
 static HALTED_AT: [AtomicPtr<AtomicU32>; MOST_CPUS as usize] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MOST_CPUS as usize];
 
-/// Number of CPUs that run the task, the boot CPU included.
+/// Number of CPUs, the boot CPU included.
+static COUNT: AtomicU32 = AtomicU32::new(1);
+
+/// Number of those that run the task.
 static ACTIVE: AtomicU32 = AtomicU32::new(1);
 
 /// Interrupts that were sent to halted CPUs.
@@ -86,16 +88,17 @@ fn wait_for_write(word: &AtomicU32, seen: u32) {
     }
 }
 
-/// Returns the CPUs, of which `count` run. They wait as `policy` says.
+/// Returns the CPUs, all `count` of which run. They wait as `policy` says.
 ///
 /// # Errors
 /// They have no `mwait`.
-pub fn cpus(_apic: &Apic, policy: WakePolicy) -> Result<&'static dyn Cpus, Reason> {
+pub fn cpus(_apic: &Apic, count: u32, policy: WakePolicy) -> Result<&'static dyn Cpus, Reason> {
     let uses_mwait = policy == WakePolicy::Mwait;
     if uses_mwait && __cpuid(1).ecx & HAS_MONITOR == 0 {
         return Err("the CPU does not offer mwait to this machine");
     }
     USES_MWAIT.store(uses_mwait, SeqCst);
+    COUNT.store(count, SeqCst);
     Ok(&Running)
 }
 
@@ -104,7 +107,7 @@ struct Running;
 
 impl Cpus for Running {
     fn count(&self) -> u32 {
-        running() + 1
+        COUNT.load(SeqCst)
     }
 
     fn run_beside(

@@ -71,16 +71,11 @@ pub fn start_all(_apic: &Apic, cpus: u32) -> Result<(), Reason> {
         return Err("the image has one CPU: choose --cpus 2");
     }
     copy_trampoline()?;
-    while running() < cpus - 1 {
-        let number = running() + 1;
+    while RUNNING.load(SeqCst) < cpus - 1 {
+        let number = RUNNING.load(SeqCst) + 1;
         start(number)?;
     }
     Ok(())
-}
-
-/// Returns the number of secondary CPUs that run.
-pub fn running() -> u32 {
-    RUNNING.load(SeqCst)
 }
 
 fn copy_trampoline() -> Result<(), Reason> {
@@ -117,7 +112,7 @@ fn start(number: u32) -> Result<(), Reason> {
         send_startup(number, TRAMPOLINE);
         let begun = ticks();
         while ticks() - begun < LONGEST_START {
-            if running() == number {
+            if RUNNING.load(SeqCst) == number {
                 return Ok(());
             }
             pause();
