@@ -93,7 +93,7 @@ fn measure_pairs<S: System>(bench: &mut Bench<'_, S>) {
     });
 }
 
-/// Even CPUs produce, odd ones consume as many items each, whoever has produced them.
+/// Even CPUs produce, odd ones consume as many items each, of any producer.
 fn measure_shared<S: System>(bench: &mut Bench<'_, S>) {
     let op = Op::SmpShared;
     let Some(cpus) = several(bench, op) else {
