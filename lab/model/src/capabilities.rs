@@ -40,7 +40,8 @@ impl EnvironmentId {
         self.stack().levels.is_empty()
     }
 
-    fn is_native_linux(self) -> bool {
+    /// Returns whether a Linux that is not virtualized runs the agent: this host, or a simulated machine.
+    pub fn is_native_linux(self) -> bool {
         self.is_native() && self.has_processes()
     }
 

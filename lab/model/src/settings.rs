@@ -117,7 +117,7 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::Number(1..=cpus::MOST),
         default: Some("1"),
         supported_by: EnvironmentId::supports_cpus_setting,
-        not_concerned: |id| id.is_native() && id.has_processes(),
+        not_concerned: EnvironmentId::is_native_linux,
         apply: |value, guest| guest.cpus = value.number(),
         help: "Virtual CPUs of the guest",
         ..ROW
@@ -281,7 +281,7 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::Choice(&Zeroing::NAMES),
         default: Some("demand"),
         supported_by: |id| !id.has_processes(),
-        not_concerned: |id| id.is_native() && id.has_processes(),
+        not_concerned: EnvironmentId::is_native_linux,
         apply: |value, guest| guest.zeroing = Zeroing::ALL[value.choice()],
         format: 21,
         help: "Zeroing of the image's memory in workload basic: in the allocation or while idle, with ordinary or non-temporal stores (docs/memory.md)",

@@ -127,7 +127,7 @@ fn sides() -> Vec<(Side, Side)> {
 fn stack(environment: EnvironmentId) -> &'static str {
     let name = environment.name();
     match environment {
-        id if id.is_native() && id.has_processes() => "linux",
+        id if id.is_native_linux() => "linux",
         id if id.is_native() => "image",
         _ => name
             .strip_prefix("sim-vmx/")

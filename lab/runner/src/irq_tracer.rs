@@ -96,7 +96,7 @@ fn irq_path(context: &RunContext<'_>, id: EnvironmentId) -> Result<IrqPath, Stri
     if id.clock() != Clock::Insn {
         return Err("this simulated machine has no plugin that traces interrupts".to_owned());
     }
-    if id.is_native() && id.has_processes() {
+    if id.is_native_linux() {
         return Err(
             "wake-ups of one program cannot be distinguished from those of others".to_owned(),
         );

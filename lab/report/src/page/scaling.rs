@@ -54,7 +54,7 @@ fn points<'a>(context: &'a Context<'_>) -> impl Iterator<Item = Point> + 'a {
     let cells = context.cells.iter();
     let cells = cells.filter(|cell| cell.op.workload() == Workload::Smp);
     // The number of CPUs of a native row is that of the host, not a setting.
-    let cells = cells.filter(|cell| !is_native_linux(cell.environment));
+    let cells = cells.filter(|cell| !cell.environment.is_native_linux());
     cells.filter_map(move |cell| {
         Some(Point {
             environment: cell.environment,
@@ -95,10 +95,6 @@ fn plot(points: &[Point], op: Op, clock: Clock) -> Option<Markup> {
     };
     let down = LogAxis::around(down, points().map(|point| point.1))?;
     Some(Frame::new(across, down).plot(&caption, &words(&caption, &lines), &lines))
-}
-
-fn is_native_linux(id: EnvironmentId) -> bool {
-    id.is_native() && id.has_processes()
 }
 
 #[cfg(test)]
