@@ -4,6 +4,8 @@
 //! complement. After [`SEND`] follow [`BYTES`] of the pattern, and the peer answers with [`RIGHT`] or [`WRONG`]. After
 //! [`RECEIVE`] the peer sends [`BYTES`] of the pattern.
 //!
+//! The same requests go over a stream of vsock (virtio 1.2, section 5.10).
+//!
 //! Over UDP a datagram of one byte is a ping, too. Any other has a numbered frame as its content, which the peer checks and
 //! acknowledges as [`packet`] defines.
 
@@ -17,7 +19,7 @@ pub const PEER: [u8; 4] = [192, 0, 2, 1];
 pub const GUEST: [u8; 4] = [192, 0, 2, 2];
 /// Length of the prefix of their network.
 pub const PREFIX: u8 = 24;
-/// Port of the peer, for TCP and UDP: the first dynamic one (RFC 6335, section 6).
+/// Port of the peer, for TCP, UDP and vsock: the first dynamic one (RFC 6335, section 6).
 pub const PORT: u16 = 49152;
 /// Address of the guest's card, locally administered (IEEE 802), so that its frames are the same on every tap.
 pub const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 2];
@@ -79,18 +81,27 @@ impl Default for Pattern {
     }
 }
 
+/// Connection between guest and peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// TCP over IPv4.
+    Tcp,
+    /// A stream socket of vsock.
+    Vsock,
+}
+
 /// Exchange between guest and peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
-    /// A ping over TCP.
-    TcpPing,
+    /// A ping in a connection.
+    Ping(Stream),
     /// A ping over UDP.
     UdpPing,
     /// A stream from the guest.
-    TcpSend,
+    Send(Stream),
     /// A stream from the peer.
-    TcpReceive,
-    /// A stream from the guest whose bytes are in a file.
+    Receive(Stream),
+    /// A stream from the guest over TCP whose bytes are in a file.
     SendFile,
     /// [`packet::BURST`] datagrams from the guest, each with a numbered frame of this many bytes.
     Datagrams(usize),
@@ -98,15 +109,26 @@ pub enum Exchange {
 
 impl Exchange {
     /// All exchanges with their operations.
-    pub const ALL: [(Exchange, Op); 7] = [
-        (Self::TcpPing, Op::TcpPing),
+    pub const ALL: [(Exchange, Op); 10] = [
+        (Self::Ping(Stream::Tcp), Op::TcpPing),
         (Self::UdpPing, Op::UdpPing),
-        (Self::TcpSend, Op::TcpSend),
-        (Self::TcpReceive, Op::TcpReceive),
+        (Self::Send(Stream::Tcp), Op::TcpSend),
+        (Self::Receive(Stream::Tcp), Op::TcpReceive),
         (Self::SendFile, Op::SendFile),
         (Self::Datagrams(64), Op::Udp64),
         (Self::Datagrams(1472), Op::Udp1472),
+        (Self::Ping(Stream::Vsock), Op::VsockPing),
+        (Self::Send(Stream::Vsock), Op::VsockSend),
+        (Self::Receive(Stream::Vsock), Op::VsockReceive),
     ];
+
+    /// Returns whether it needs a connection over vsock, not a network.
+    pub const fn is_over_vsock(self) -> bool {
+        matches!(
+            self,
+            Self::Ping(Stream::Vsock) | Self::Send(Stream::Vsock) | Self::Receive(Stream::Vsock)
+        )
+    }
 }
 
 /// State of the peer in a connection: what it has received, and what it has to send.
@@ -189,9 +211,17 @@ pub fn ping(number: u64) -> u8 {
     (number % u64::from(SEND)) as u8
 }
 
-/// Returns the operations of workload `net` that need a peer.
+/// Returns the operations of workload `net` that need a peer in a network.
 pub fn operations() -> OpSet {
-    Workload::Net.set() & !packet::operations()
+    Workload::Net.set() & !packet::operations() & !vsock_operations()
+}
+
+/// Returns those that need a peer over vsock.
+pub fn vsock_operations() -> OpSet {
+    let over_vsock = Exchange::ALL
+        .into_iter()
+        .filter(|(it, _)| it.is_over_vsock());
+    over_vsock.fold(0, |set, (_, op)| set | op.bit())
 }
 
 #[cfg(test)]

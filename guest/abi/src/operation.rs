@@ -365,6 +365,12 @@ operations! {
         "one of 1,024 datagrams of 64 bytes sent to a peer over UDP, until it has checked them all";
     Udp1472 = 63, Net, "udp-1472", Batch, Network,
         "one of 1,024 datagrams of 1,472 bytes sent to a peer over UDP, until it has checked them all";
+    VsockPing = 10, Net, "vsock-ping", Batch, Network,
+        "one byte sent to a peer over vsock, until its answer of one byte arrives";
+    VsockSend = 11, Net, "vsock-send", Bytes(1), Network,
+        "256 KiB sent to a peer over vsock, until it has checked every byte and answered";
+    VsockReceive = 12, Net, "vsock-receive", Bytes(1), Network,
+        "256 KiB requested from a peer over vsock, until they arrive and every byte is checked";
     Packet64 = 92, Net, "packet-64", Batch, Network,
         "one of 1,024 frames of 64 bytes sent to another guest on a switch, until that has checked them all";
     Packet1500 = 93, Net, "packet-1500", Batch, Network,

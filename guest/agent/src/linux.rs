@@ -9,7 +9,7 @@ use crate::cpus;
 use crate::drivers::mount_devices;
 use crate::files::Directory;
 use crate::machine::GuestMachine;
-use crate::network::{self, Network};
+use crate::network::{self, Connections};
 use crate::packet_socket::PacketSocket;
 use crate::processes::ProcessFamily;
 use crate::region::{has_huge_pages, Region};
@@ -72,7 +72,7 @@ fn run_on(machine: Option<GuestMachine>, job: &Job, main: u64, sink: Sink<'_>) {
         processes: ProcessFamily::default(),
         disk: None,
         files: None,
-        network: None,
+        connections: Connections::default(),
         link: None,
         machine,
         null: None,
@@ -91,8 +91,7 @@ struct Linux<'a> {
     disk: Option<Result<Target, Reason>>,
     /// Opened on first use.
     files: Option<Result<Directory, Reason>>,
-    /// Opened on first use.
-    network: Option<Result<Network, Reason>>,
+    connections: Connections,
     /// Opened on first use.
     link: Option<Result<FrameSender<PacketSocket>, Reason>>,
     machine: Option<GuestMachine>,
@@ -281,16 +280,12 @@ impl System for Linux<'_> {
         (self.sink)(format!("{fact}\n").as_bytes());
     }
 
-    fn open_network(&mut self, job: &Job) -> Result<(), Reason> {
-        let network = self.network.get_or_insert_with(|| Network::open(job));
-        network.as_ref().map(drop).map_err(|reason| *reason)
+    fn open_network(&mut self, job: &Job, exchange: Exchange) -> Result<(), Reason> {
+        self.connections.open(job, exchange)
     }
 
     fn exchange(&mut self, exchange: Exchange) -> Result<(), Reason> {
-        match &mut self.network {
-            Some(Ok(network)) => network.exchange(exchange),
-            _ => Err("the network is not open"),
-        }
+        self.connections.exchange(exchange)
     }
 
     fn open_link(&mut self) -> Result<(), Reason> {

@@ -27,10 +27,12 @@ mod peer;
 mod port;
 mod processes;
 mod region;
+mod requests;
 mod second_thread;
 mod stress;
 mod sys;
 mod ticking;
+mod vsock;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

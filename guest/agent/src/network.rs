@@ -3,15 +3,15 @@
 use crate::datagrams::Datagrams;
 use crate::interface::CARD;
 use crate::packet_socket::PacketSocket;
-use crate::peer::send;
-use crate::{drivers, interface};
+use crate::requests::{check, Requests};
+use crate::{drivers, interface, vsock};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use trapline_abi::net::{ping, Exchange, Pattern, BYTES, GUEST, PEER, PORT, RECEIVE, RIGHT, SEND};
+use trapline_abi::net::{Exchange, Pattern, BYTES, GUEST, PEER, PORT, RIGHT, SEND};
 use trapline_abi::packet::Frames;
 use trapline_abi::Job;
 use trapline_workloads::packets::Sender;
@@ -20,49 +20,128 @@ use trapline_workloads::Reason;
 /// The second network card of a guest.
 const SECOND_CARD: &str = "eth1";
 
-/// Bytes of the buffer for a stream.
-const BUFFER: usize = 64 << 10;
-
-const WRONG_ANSWER: Reason = "the answer of the peer is not that to the request";
-const WRONG_CONTENT: Reason = "the bytes received are not those that the peer sends";
-
-/// Sockets connected to the peer.
-pub struct Network {
-    stream: TcpStream,
-    datagrams: Sender<Datagrams>,
-    pattern: Pattern,
-    buffer: Vec<u8>,
-    pings: u64,
-    /// A file with the content of a stream, made at its first use.
-    file: Option<File>,
-    /// The peer, if this process has started it.
-    peer: Option<Child>,
+/// Connections to the peer, opened on first use.
+#[derive(Default)]
+pub struct Connections {
+    network: Option<Result<Network, Reason>>,
+    vsock: Option<Result<Vsock, Reason>>,
 }
 
-impl Drop for Network {
-    fn drop(&mut self) {
-        if let Some(peer) = &mut self.peer {
-            // It is killed with this process, too.
-            let _has_ended = peer.kill().and_then(|()| peer.wait());
+impl Connections {
+    /// Opens the connection for an exchange.
+    ///
+    /// # Errors
+    /// The card, the device or the peer is missing.
+    pub fn open(&mut self, job: &Job, exchange: Exchange) -> Result<(), Reason> {
+        let failure = match exchange.is_over_vsock() {
+            true => opened(&mut self.vsock, "no vsock", || Vsock::open(job)),
+            false => opened(&mut self.network, "no network", || Network::open(job)),
+        };
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Performs an exchange.
+    ///
+    /// # Errors
+    /// The connection fails or is not open, or the peer received or sent wrong content.
+    pub fn exchange(&mut self, exchange: Exchange) -> Result<(), Reason> {
+        match (exchange.is_over_vsock(), &mut self.network, &mut self.vsock) {
+            (true, _, Some(Ok(vsock))) => vsock.requests.exchange(exchange),
+            (false, Some(Ok(network)), _) => network.exchange(exchange),
+            _ => Err("the network is not open"),
         }
     }
 }
 
+/// Opens a connection at the first call. Returns the reason if that has failed.
+fn opened<T>(
+    connection: &mut Option<Result<T, Reason>>,
+    what: &str,
+    open: impl FnOnce() -> io::Result<T>,
+) -> Option<Reason> {
+    // At most one message a job.
+    let named = |error| &*format!("{what}: {error}").leak();
+    let opened = connection.get_or_insert_with(|| open().map_err(named));
+    opened.as_ref().err().copied()
+}
+
+/// A peer that this process has started.
+struct PeerProcess(Child);
+
+impl Drop for PeerProcess {
+    fn drop(&mut self) {
+        // It is killed with this process, too.
+        let _has_ended = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+impl PeerProcess {
+    /// Starts one. Returns its ports for TCP, UDP and vsock, too.
+    fn start() -> io::Result<(Self, [u32; 3])> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("trapline.peer").stdin(Stdio::null());
+        let mut peer = Self(command.stdout(Stdio::piped()).spawn()?);
+        let mut line = String::new();
+        if let Some(output) = peer.0.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        let ports: Result<Vec<_>, _> = line.split_ascii_whitespace().map(str::parse).collect();
+        match ports.ok().and_then(|ports| ports.try_into().ok()) {
+            Some(ports) => Ok((peer, ports)),
+            None => Err(io::Error::other("the peer cannot be started")),
+        }
+    }
+}
+
+/// A connection over vsock.
+struct Vsock {
+    requests: Requests<File>,
+    _peer: Option<PeerProcess>,
+}
+
+impl Vsock {
+    /// Connects to the peer on the other side of the VMM's device, or starts one and connects over the loopback transport.
+    fn open(job: &Job) -> io::Result<Self> {
+        let (stream, peer) = if job.card {
+            drivers::prepare().map_err(io::Error::other)?;
+            let stream = vsock::connect(libc::VMADDR_CID_HOST, PORT.into())?;
+            (stream, None)
+        } else {
+            let (peer, [.., port]) = PeerProcess::start()?;
+            let stream = vsock::connect(libc::VMADDR_CID_LOCAL, port).map_err(with_driver)?;
+            (stream, Some(peer))
+        };
+        Ok(Self {
+            requests: Requests::over(stream),
+            _peer: peer,
+        })
+    }
+}
+
+/// Adds what is missing without the loopback transport.
+fn with_driver(error: io::Error) -> io::Error {
+    io::Error::other(format!(
+        "{error}; its loopback needs the kernel's driver vsock_loopback"
+    ))
+}
+
+/// Sockets of a network, connected to the peer.
+struct Network {
+    requests: Requests<TcpStream>,
+    datagrams: Sender<Datagrams>,
+    /// A file with the content of a stream, made at its first use.
+    file: Option<File>,
+    _peer: Option<PeerProcess>,
+}
+
 impl Network {
     /// Connects to the peer behind the network card, or starts one at the loopback device.
-    ///
-    /// # Errors
-    /// The card or the peer is missing.
-    pub fn open(job: &Job) -> Result<Self, Reason> {
-        let opened = match job.card {
-            true => Self::over_card(),
-            false => Self::over_loopback(),
-        };
-        // At most one message a job.
-        opened.map_err(|error| &*format!("no network: {error}").leak())
-    }
-
-    fn over_card() -> io::Result<Self> {
+    fn open(job: &Job) -> io::Result<Self> {
+        if !job.card {
+            let (peer, [tcp, udp, _]) = PeerProcess::start()?;
+            let ports = [tcp, udp].map(|port| port as u16);
+            return Self::connect(Ipv4Addr::LOCALHOST, ports, Some(peer));
+        }
         drivers::prepare().map_err(io::Error::other)?;
         interface::disable_ipv6();
         interface::configure(CARD, Ipv4Addr::from(GUEST))?;
@@ -70,68 +149,35 @@ impl Network {
         Self::connect(Ipv4Addr::from(PEER), [PORT; 2], None)
     }
 
-    fn over_loopback() -> io::Result<Self> {
-        let mut command = Command::new("/proc/self/exe");
-        command.arg("trapline.peer").stdin(Stdio::null());
-        let mut peer = command.stdout(Stdio::piped()).spawn()?;
-        let mut line = String::new();
-        if let Some(output) = peer.stdout.take() {
-            BufReader::new(output).read_line(&mut line)?;
-        }
-        let mut ports = line.split_ascii_whitespace().map(str::parse);
-        match (ports.next(), ports.next()) {
-            (Some(Ok(tcp)), Some(Ok(udp))) => {
-                Self::connect(Ipv4Addr::LOCALHOST, [tcp, udp], Some(peer))
-            }
-            _ => Err(io::Error::other("the peer cannot be started")),
-        }
-    }
-
     /// Connects to the ports for TCP and UDP.
-    fn connect(address: Ipv4Addr, [tcp, udp]: [u16; 2], peer: Option<Child>) -> io::Result<Self> {
+    fn connect(
+        address: Ipv4Addr,
+        [tcp, udp]: [u16; 2],
+        peer: Option<PeerProcess>,
+    ) -> io::Result<Self> {
         let stream = TcpStream::connect((address, tcp))?;
         stream.set_nodelay(true)?;
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         socket.connect(SocketAddr::from((address, udp)))?;
         Ok(Self {
-            stream,
+            requests: Requests::over(stream),
             datagrams: Sender::unopened(Datagrams::new(socket)?),
-            pattern: Pattern::new(),
-            buffer: vec![0; BUFFER],
-            pings: 0,
             file: None,
-            peer,
+            _peer: peer,
         })
     }
 
-    /// Performs an exchange.
-    ///
-    /// # Errors
-    /// The network fails, or the peer received or sent wrong content.
-    pub fn exchange(&mut self, exchange: Exchange) -> Result<(), Reason> {
-        self.pings += 1;
-        let byte = ping(self.pings);
+    fn exchange(&mut self, exchange: Exchange) -> Result<(), Reason> {
         let exchanged = match exchange {
-            Exchange::TcpPing => self.request(byte).map(|answer| check(answer == !byte)),
-            Exchange::UdpPing => self.datagram(byte).map(|answer| check(answer == !byte)),
-            Exchange::TcpSend => self.send().map(|answer| check(answer == RIGHT)),
-            Exchange::TcpReceive => self.receive(),
+            Exchange::UdpPing => {
+                let byte = self.requests.next_ping();
+                self.datagram(byte).map(|answer| check(answer == !byte))
+            }
             Exchange::SendFile => self.send_file().map(|answer| check(answer == RIGHT)),
             Exchange::Datagrams(length) => return self.datagrams.send(Frames::Burst(length)),
+            over_stream => return self.requests.exchange(over_stream),
         };
         exchanged.unwrap_or(Err("the network fails"))
-    }
-
-    /// Sends a request and returns the answer.
-    fn request(&mut self, request: u8) -> io::Result<u8> {
-        self.stream.write_all(&[request])?;
-        self.answer()
-    }
-
-    fn answer(&mut self) -> io::Result<u8> {
-        let mut answer = [0];
-        self.stream.read_exact(&mut answer)?;
-        Ok(answer[0])
     }
 
     fn datagram(&mut self, byte: u8) -> io::Result<u8> {
@@ -142,36 +188,15 @@ impl Network {
         Ok(answer[0])
     }
 
-    fn send(&mut self) -> io::Result<u8> {
-        self.stream.write_all(&[SEND])?;
-        send(&mut self.stream, &self.pattern)?;
-        self.answer()
-    }
-
     fn send_file(&mut self) -> io::Result<u8> {
+        let requests = &mut self.requests;
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(cached_file(&self.pattern)?),
+            none => none.insert(cached_file(&requests.pattern)?),
         };
-        self.stream.write_all(&[SEND])?;
-        send_from(file, &self.stream)?;
-        self.answer()
-    }
-
-    fn receive(&mut self) -> io::Result<Result<(), Reason>> {
-        self.stream.write_all(&[RECEIVE])?;
-        let mut received = 0;
-        while received < BYTES {
-            let count = match self.stream.read(&mut self.buffer)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => count,
-            };
-            if !self.pattern.holds(received, &self.buffer[..count]) {
-                return Ok(Err(WRONG_CONTENT));
-            }
-            received += count;
-        }
-        Ok(Ok(()))
+        requests.stream.write_all(&[SEND])?;
+        send_from(file, &requests.stream)?;
+        requests.answer()
     }
 }
 
@@ -228,13 +253,10 @@ pub fn open_link() -> Result<Sender<PacketSocket>, Reason> {
     Sender::new(card?)
 }
 
-fn check(is_right: bool) -> Result<(), Reason> {
-    is_right.then_some(()).ok_or(WRONG_ANSWER)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::net::TcpListener;
 
     #[test]

@@ -305,7 +305,7 @@ impl System for Kernel {
         console::write(b"\n");
     }
 
-    fn open_network(&mut self, job: &Job) -> Result<(), Reason> {
+    fn open_network(&mut self, job: &Job, _: Exchange) -> Result<(), Reason> {
         virtio::open_network(self.apic(), job)
     }
 

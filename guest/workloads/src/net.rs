@@ -28,13 +28,13 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
         }
         let batches = bench.job.batches;
         let size = match exchange {
-            Exchange::TcpPing | Exchange::UdpPing => (0, batches.saturating_mul(PINGS), 1),
-            Exchange::TcpSend | Exchange::TcpReceive | Exchange::SendFile => {
+            Exchange::Ping(_) | Exchange::UdpPing => (0, batches.saturating_mul(PINGS), 1),
+            Exchange::Send(_) | Exchange::Receive(_) | Exchange::SendFile => {
                 (0, batches, BYTES as u64)
             }
             Exchange::Datagrams(_) => (SETTLING, batches, packet::BURST),
         };
-        match bench.system.open_network(bench.job) {
+        match bench.system.open_network(bench.job, exchange) {
             Ok(()) => measure(bench, op, size, |system| system.exchange(exchange)),
             Err(reason) => bench.skip(op, reason),
         }

@@ -203,11 +203,11 @@ pub trait System {
     /// Prints a line with a fact about the measurement.
     fn print_fact(&mut self, _fact: fmt::Arguments<'_>) {}
 
-    /// Connects to the peer of workload `net`. Later calls have no effect.
+    /// Connects to the peer of workload `net` for an exchange. Later calls with one of the same connection have no effect.
     ///
     /// # Errors
     /// The reason why there is no usable network.
-    fn open_network(&mut self, _job: &Job) -> Result<(), Reason> {
+    fn open_network(&mut self, _job: &Job, _exchange: Exchange) -> Result<(), Reason> {
         Err(NO_NETWORK)
     }
 

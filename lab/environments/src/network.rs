@@ -25,7 +25,7 @@ fn drivers_for(guest: &GuestConfig) -> &'static [&'static str] {
 }
 
 /// Directory of these modules on a machine.
-const PLACE: &str = "/trapline/taps";
+const PLACE: &str = "/trapline/peers";
 
 /// Another guest, and the way to it.
 pub struct Receiver {
@@ -108,17 +108,18 @@ pub fn switch_facts(switch: Option<&Path>) -> Result<Facts, Error> {
     hashes.collect()
 }
 
-/// Returns a command of `trapline-vmm` with a tap, and with a card to another guest: `agent` starts what is on their other
-/// sides, and executes the VMM.
+/// Returns a command of `trapline-vmm` with the devices of `cards`, and with a card to another guest: `agent` starts what is on
+/// their other sides, and executes the VMM.
 pub fn with_peers(
     vmm: Command,
     agent: impl Into<PathBuf>,
-    has_tap: bool,
+    cards: &GuestConfig,
     receiver: Option<Receiver>,
 ) -> Command {
-    let tap = has_tap.then_some("tap");
+    let [tap, vsock] = [(cards.network, "tap"), (cards.vsock, "vsock")]
+        .map(|(is_needed, kind)| is_needed.then_some(kind));
     let path = receiver.as_ref().map(|it| it.path.name());
-    let kinds: Vec<_> = tap.into_iter().chain(path).collect();
+    let kinds: Vec<_> = tap.into_iter().chain(vsock).chain(path).collect();
     if kinds.is_empty() {
         return vmm;
     }
@@ -131,10 +132,10 @@ pub fn with_peers(
     command
 }
 
-/// Returns the job of a Linux guest, which has a network card if it exchanges bytes with a peer.
+/// Returns the job of a Linux guest, which has a device for its peer if it exchanges bytes with one.
 pub fn job_with_card(job: &Job) -> Job {
     Job {
-        card: job.run & net::operations() != 0,
+        card: job.run & (net::operations() | net::vsock_operations()) != 0,
         ..*job
     }
 }
@@ -167,11 +168,22 @@ pub fn check_taps(settings: &Settings) -> Result<(), Error> {
     })
 }
 
-/// Modules that a machine needs for taps.
+/// Modules that a machine needs for peers of its guests, or of its own programs.
 #[derive(Default)]
-pub struct TapDrivers(Vec<Module>);
+pub struct PeerDrivers(Vec<Module>);
 
-impl TapDrivers {
+impl PeerDrivers {
+    /// Returns that of the transport of vsock over loopback, if a program with this configuration connects by it.
+    ///
+    /// # Errors
+    /// It is missing.
+    pub fn for_loopback(settings: &Settings, guest: &GuestConfig) -> Result<Self, Error> {
+        match guest.vsock {
+            true => drivers::chosen(settings, &["vsock_loopback"]).map(Self),
+            false => Ok(Self::default()),
+        }
+    }
+
     /// Returns those for guests with this configuration.
     ///
     /// # Errors
@@ -216,11 +228,15 @@ mod tests {
     #[test]
     fn peer_is_started_before_the_vmm_if_a_network_is_measured() {
         let vmm = || Command::new("/vmm").words("--image k");
-        let command = with_peers(vmm(), "/agent", true, None);
+        let with_tap = GuestConfig {
+            network: true,
+            ..GuestConfig::DEFAULT
+        };
+        let command = with_peers(vmm(), "/agent", &with_tap, None);
         assert_eq!(command.program, PathBuf::from("/agent"));
         let words = ["trapline.peer=tap", "/vmm", "--image", "k"];
         assert_eq!(command.arguments, words);
-        let without = with_peers(vmm(), "/agent", false, None);
+        let without = with_peers(vmm(), "/agent", &GuestConfig::DEFAULT, None);
         assert_eq!(without.program, PathBuf::from("/vmm"));
         let job = Job {
             run: net::operations(),
@@ -234,7 +250,7 @@ mod tests {
         let hypervisor = Hypervisor::Kvm;
         let receiver = Receiver::image("/switch", "/vmm", hypervisor, "k", &GuestConfig::DEFAULT);
         let command = Command::new("/vmm").words("--image k");
-        let command = with_peers(command, "/agent", false, Some(receiver));
+        let command = with_peers(command, "/agent", &GuestConfig::DEFAULT, Some(receiver));
         let words: Vec<_> = command
             .arguments
             .iter()

@@ -129,7 +129,7 @@ fn cached_or(
 fn listing_script(contents: &dyn Contents) -> (Script, usize) {
     let located = contents.located_command();
     let mut script = Script::default();
-    if let Some(drivers) = contents.tap_drivers() {
+    if let Some(drivers) = contents.peer_drivers() {
         drivers.load_all(&mut script);
     }
     script.launch(&Command::new(SYMBOLS), false);

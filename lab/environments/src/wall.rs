@@ -177,8 +177,7 @@ impl GuestCommand for ImageInTraplineVmm {
         };
         let cards = self.guest.with_cards(job.run);
         let receiver = cards.packets.then(receiver).transpose()?;
-        let command =
-            network::with_peers(command, parts.get(Part::Agent)?, cards.network, receiver);
+        let command = network::with_peers(command, parts.get(Part::Agent)?, &cards, receiver);
         Ok(match self.hypervisor {
             Hypervisor::Process => command.with_children(),
             _ => command,

@@ -4,7 +4,7 @@ use crate::named::named;
 use crate::scheduling::Scheduling;
 use trapline_abi::job::{Isolation, WakePolicy, Zeroing};
 use trapline_abi::operation::OpSet;
-use trapline_abi::{net, packet, Job, Workload};
+use trapline_abi::{net, packet, Job};
 
 /// Configuration of a guest, as a launcher gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct GuestConfig {
     pub network: bool,
     /// It has a network card to another guest.
     pub packets: bool,
+    /// It has a vsock device with a peer for workload `net`.
+    pub vsock: bool,
     /// What is between both.
     pub path: GuestPath,
     /// The peer of the exchanges of workload `net`.
@@ -69,6 +71,7 @@ impl GuestConfig {
         file_mib: 0,
         network: false,
         packets: false,
+        vsock: false,
         path: GuestPath::Switch,
         peer: Peer::Process,
         cpus: 1,
@@ -88,7 +91,7 @@ impl GuestConfig {
         isolation: Isolation::None,
     };
 
-    /// Returns it with the network cards that these operations need.
+    /// Returns it with the network cards and sockets that these operations need.
     pub fn with_cards(self, operations: OpSet) -> Self {
         let has_exchanges = operations & net::operations() != 0;
         let has_packets = operations & packet::operations() != 0;
@@ -96,6 +99,7 @@ impl GuestConfig {
         Self {
             network: has_exchanges && !with_guest,
             packets: has_packets || has_exchanges && with_guest,
+            vsock: operations & net::vsock_operations() != 0,
             ..self
         }
     }
@@ -105,7 +109,7 @@ impl GuestConfig {
         match (self.path, self.peer) {
             (GuestPath::Switch, Peer::Process) => net::operations(),
             (GuestPath::Switch, Peer::Guest) => 0,
-            _ => Workload::Net.set(),
+            _ => net::operations() | packet::operations(),
         }
     }
 

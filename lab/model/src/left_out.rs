@@ -34,6 +34,7 @@ pub fn of(
         without_network(environment).map(|reason| (net::operations(), reason)),
         without_sent_file(environment).map(|reason| (Op::SendFile.bit(), reason)),
         without_packets(environment).map(|reason| (packet::operations(), reason)),
+        without_vsock(environment).map(|reason| (net::vsock_operations(), reason)),
     ];
     let all = all.into_iter().flatten().map(|(set, reason)| LeftOut {
         operations: operations & set,
@@ -49,7 +50,8 @@ pub fn of_guests(guests: u32, operations: OpSet) -> Option<LeftOut> {
         | Workload::Populate.set()
         | block::operations()
         | files::operations()
-        | net::operations();
+        | net::operations()
+        | net::vsock_operations();
     let operations = operations & alone;
     (guests > 1 && operations != 0).then(|| LeftOut {
         operations,
@@ -165,6 +167,15 @@ fn without_sent_file(environment: EnvironmentId) -> Option<&'static str> {
     )
 }
 
+/// Returns why there is no peer over vsock.
+fn without_vsock(environment: EnvironmentId) -> Option<&'static str> {
+    let is_image = environment.supports_network() && !environment.has_processes();
+    match is_image {
+        true => Some("the image has no driver for vsock: measure host, sim/linux, kvm/linux or sim/kvm/linux"),
+        false => without_network(environment),
+    }
+}
+
 /// Returns why two guests cannot be connected.
 fn without_packets(environment: EnvironmentId) -> Option<&'static str> {
     match environment.supports_packets() {
@@ -234,10 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn files_are_sent_by_linux() {
-        let with =
-            EnvironmentId::names_of(|id| of(id, Preset::Quick, Op::SendFile.bit(), 0).is_empty());
-        assert_eq!(with, "host, kvm/linux, sim/linux, sim/kvm/linux");
+    fn linux_sends_files_and_has_vsock() {
+        for op in [Op::SendFile, Op::VsockPing] {
+            let with = EnvironmentId::names_of(|id| of(id, Preset::Quick, op.bit(), 0).is_empty());
+            assert_eq!(with, "host, kvm/linux, sim/linux, sim/kvm/linux", "{op:?}");
+        }
     }
 
     #[test]

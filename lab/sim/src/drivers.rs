@@ -14,12 +14,13 @@ pub use super::module::Module;
 
 /// Kept modules: consoles, disks, network cards, sockets, a journaling file system and its checksum; for
 /// the host of such guests taps, a bridge between them, and the kernel's side of network cards.
-const KEPT: [&str; 10] = [
+const KEPT: [&str; 11] = [
     "virtio_mmio",
     "virtio_console",
     "virtio_blk",
     "virtio_net",
     "vmw_vsock_virtio_transport",
+    "vsock_loopback",
     "ext4",
     "crc32c_generic",
     "tun",

@@ -89,7 +89,7 @@ pub struct Job {
     pub zeroing: Zeroing,
     /// Page tables on which programs run. Sent only if they are not the default.
     pub isolation: Isolation,
-    /// The peer of `net` is behind a network card; otherwise the agent starts one. Sent only if set.
+    /// The peer of `net` is behind a network card or a vsock device; otherwise the agent starts one. Sent only if set.
     pub card: bool,
     /// The image checks the frames of another guest, see [`crate::packet`], and measures nothing. Sent only if set.
     pub receiver: bool,

@@ -52,6 +52,8 @@ fn only_bandwidth_improves_upwards() {
                 | Op::TcpSend
                 | Op::TcpReceive
                 | Op::SendFile
+                | Op::VsockSend
+                | Op::VsockReceive
                 | Op::Read1mWarm
                 | Op::Read1mCold
                 | Op::ReadLarge

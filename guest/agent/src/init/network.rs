@@ -3,13 +3,10 @@
 
 use super::Message;
 use crate::interface::CARD;
-use crate::sys::zero_or_error;
-use crate::{drivers, interface};
-use std::fs::{self, File};
+use crate::{drivers, interface, vsock};
+use std::fs;
 use std::io::{self, Read, Write};
-use std::mem::zeroed;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// A test with an IPv4 address. Returns what it has done.
@@ -92,9 +89,12 @@ fn call(address: Ipv4Addr) -> io::Result<String> {
 fn run(address: Ipv4Addr) -> io::Result<String> {
     interface::configure(CARD, address).map_err(named(CARD))?;
     let over_tcp = TcpListener::bind((address, PORT))?;
-    let from_host = listen().map_err(named("a socket for the host"))?;
-    call_host().map_err(named("a program of the host"))?;
-    let by_socket = echo(&mut accept(&from_host)?)?;
+    let from_host = vsock::listen(libc::VMADDR_CID_ANY, PORT.into());
+    let from_host = from_host.map_err(named("a socket for the host"))?;
+    let to_host = vsock::connect(libc::VMADDR_CID_HOST, HOST_PORT);
+    let exchanged = to_host.and_then(|mut stream| exchange(&mut stream));
+    exchanged.map_err(named("a program of the host"))?;
+    let by_socket = echo(&mut vsock::accept(&from_host)?)?;
     let (mut stream, _) = over_tcp.accept()?;
     let by_tcp = echo(&mut stream)?;
     Ok(format!(
@@ -104,35 +104,6 @@ fn run(address: Ipv4Addr) -> io::Result<String> {
 
 fn named(what: &'static str) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::other(format!("{what}: {error}"))
-}
-
-/// Listens for vsock connections from the host.
-fn listen() -> io::Result<OwnedFd> {
-    let (socket, here) = (stream()?, address(libc::VMADDR_CID_ANY, PORT.into()));
-    let length = size_of_val(&here) as libc::socklen_t;
-    // SAFETY: the address is as long as it says.
-    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const here).cast(), length) };
-    zero_or_error(bound.into())?;
-    // SAFETY: takes numbers.
-    zero_or_error(unsafe { libc::listen(socket.as_raw_fd(), 1) }.into())?;
-    Ok(socket)
-}
-
-fn accept(socket: &OwnedFd) -> io::Result<File> {
-    let nowhere = std::ptr::null_mut();
-    // SAFETY: the peer address is not requested.
-    let accepted = unsafe { libc::accept(socket.as_raw_fd(), nowhere, nowhere.cast()) };
-    owned(accepted).map(File::from)
-}
-
-/// Sends data to the echo server on the host.
-fn call_host() -> io::Result<()> {
-    let (socket, there) = (stream()?, address(libc::VMADDR_CID_HOST, HOST_PORT));
-    let length = size_of_val(&there) as libc::socklen_t;
-    // SAFETY: the address is as long as it says.
-    let connected = unsafe { libc::connect(socket.as_raw_fd(), (&raw const there).cast(), length) };
-    zero_or_error(connected.into())?;
-    exchange(&mut File::from(socket))
 }
 
 /// Sends data and compares what comes back.
@@ -147,27 +118,6 @@ fn exchange(stream: &mut (impl Read + Write)) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn stream() -> io::Result<OwnedFd> {
-    // SAFETY: makes a new descriptor from numbers.
-    owned(unsafe { libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0) })
-}
-
-fn address(cid: u32, port: u32) -> libc::sockaddr_vm {
-    // SAFETY: all zero is a valid address.
-    let mut address: libc::sockaddr_vm = unsafe { zeroed() };
-    address.svm_family = libc::AF_VSOCK as u16;
-    (address.svm_cid, address.svm_port) = (cid, port);
-    address
-}
-
-fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
-    match fd {
-        ..0 => Err(io::Error::last_os_error()),
-        // SAFETY: a new descriptor.
-        _ => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-    }
 }
 
 /// Echoes the stream until its end. Returns the number of bytes.

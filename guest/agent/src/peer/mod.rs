@@ -5,134 +5,37 @@
 //! `trapline-agent trapline.peer=check` reports whether that is possible. With `trapline.peer=switch SWITCH COUNT WORD...`
 //! before the program the peer is another guest on a switch ([`neighbour`]): the command of that guest has COUNT words.
 //! `trapline.peer=bridge COUNT WORD...` connects it by taps and a bridge, `vhost-net` in its place lets the kernel move the frames
-//! between them and the guests. `trapline.peer=tap,switch` gives the program two cards.
+//! between them and the guests. `trapline.peer=tap,switch` gives the program two cards. `trapline.peer=vsock` serves at a socket of
+//! the program's vsock device ([`socket`]).
 //!
 //! A peer has one connection at a time and buffers of fixed size, whatever its client sends. It is killed with the
 //! process that started it, and after an hour.
 
 mod card;
 mod neighbour;
+mod socket;
 mod tap;
+mod words;
 
 pub use card::serve as serve_card;
+use words::Cards;
+pub use words::{parse, Place};
 
 use crate::sys::zero_or_error;
-use crate::{datagrams, interface};
+use crate::{datagrams, interface, vsock};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use trapline_abi::net::{Connection, Pattern, BYTES};
 use trapline_abi::packet::SMALL;
 use trapline_workloads::packets::Receiver;
 
-/// Word of the command line.
-const WORD: &str = "trapline.peer";
-
-/// Kind of a peer.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Place<'a> {
-    /// At the loopback device.
-    Loopback,
-    /// Behind network cards of a program.
-    Cards(Cards<'a>),
-    /// None: checks that there can be a tap.
-    Check,
-}
-
-/// A program with the other sides of its network cards.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Cards<'a> {
-    /// A tap.
-    has_tap: bool,
-    /// Another guest.
-    neighbour: Option<Neighbour<'a>>,
-    /// Program and arguments.
-    program: &'a [String],
-}
-
-/// Another guest on the other side of a network card.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Neighbour<'a> {
-    /// What is between both.
-    way: Way<'a>,
-    /// Command of the other guest.
-    guest: &'a [String],
-}
-
-/// What is between two guests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way<'a> {
-    /// `trapline-switch`, by its path.
-    Switch(&'a str),
-    /// A bridge of Linux.
-    Bridge {
-        /// The kernel moves the frames between taps and guests, not the VMMs.
-        by_kernel: bool,
-    },
-}
-
 /// Maximum lifetime of a peer, in seconds.
 const LIFETIME: libc::c_uint = 3600;
 
 /// Bytes of a buffer.
 const BUFFER: usize = 64 << 10;
-
-/// Parses a command line, if it is that of a peer.
-pub fn parse(words: &[String]) -> Option<Result<Place<'_>, String>> {
-    let (first, program) = words.split_first()?;
-    let place = first.strip_prefix(WORD)?;
-    let parsed = match (place, program) {
-        ("", []) => Some(Place::Loopback),
-        ("=check", []) => Some(Place::Check),
-        _ => place
-            .strip_prefix('=')
-            .and_then(|kinds| cards(kinds, program))
-            .map(Place::Cards),
-    };
-    Some(parsed.ok_or_else(|| {
-        format!(
-            "invalid peer: '{first}'\nhelp: use {WORD}, {WORD}=tap PROGRAM ARGUMENT..., or \
-             {WORD}=switch SWITCH COUNT WORD... PROGRAM ARGUMENT..., or \
-             {WORD}=bridge COUNT WORD... PROGRAM ARGUMENT..., or the same with vhost-net"
-        )
-    }))
-}
-
-/// Parses the kinds of cards, and the words behind them.
-fn cards<'a>(kinds: &str, mut words: &'a [String]) -> Option<Cards<'a>> {
-    let mut cards = Cards::default();
-    for kind in kinds.split(',') {
-        match kind {
-            "tap" if !cards.has_tap => cards.has_tap = true,
-            _ if cards.neighbour.is_none() => {
-                let (neighbour, rest) = neighbour(kind, words)?;
-                cards.neighbour = Some(neighbour);
-                words = rest;
-            }
-            _ => return None,
-        }
-    }
-    cards.program = words;
-    words.first().map(|_| cards)
-}
-
-/// Parses what connects another guest, and its command. Returns the words behind them, too.
-fn neighbour<'a>(kind: &str, words: &'a [String]) -> Option<(Neighbour<'a>, &'a [String])> {
-    let (way, words) = match kind {
-        "switch" => {
-            let (path, rest) = words.split_first()?;
-            (Way::Switch(path), rest)
-        }
-        "bridge" => (Way::Bridge { by_kernel: false }, words),
-        "vhost-net" => (Way::Bridge { by_kernel: true }, words),
-        _ => return None,
-    };
-    let (count, rest) = words.split_first()?;
-    let (guest, rest) = rest.split_at_checked(count.parse().ok()?)?;
-    guest.first()?;
-    Some((Neighbour { way, guest }, rest))
-}
 
 /// Starts the peers and executes the program with cards for them.
 ///
@@ -141,12 +44,16 @@ fn neighbour<'a>(kind: &str, words: &'a [String]) -> Option<(Neighbour<'a>, &'a 
 fn execute(cards: &Cards<'_>) -> Result<(), String> {
     let tap = cards.has_tap.then(tap::start).transpose()?;
     let neighbour = cards.neighbour.as_ref().map(neighbour::start).transpose()?;
+    let vsock = cards.has_vsock.then(socket::start).transpose()?;
     let Some((program, arguments)) = cards.program.split_first() else {
         return Ok(());
     };
     let mut command = Command::new(program);
     for card in tap.iter().chain(&neighbour) {
         command.args(["--net", card]);
+    }
+    if let Some(vsock) = &vsock {
+        command.args(["--vsock", vsock]);
     }
     let error = command.args(arguments).exec();
     Err(format!("{program}: {error}"))
@@ -173,7 +80,13 @@ fn serve_loopback() -> io::Result<()> {
         server.listener.local_addr()?,
         server.datagrams.local_addr()?,
     );
-    println!("{} {}", tcp.port(), udp.port());
+    // Without its loopback there is no vsock, and nobody connects to port 0.
+    let vsock = vsock::listen(libc::VMADDR_CID_LOCAL, libc::VMADDR_PORT_ANY).ok();
+    let port = vsock.as_ref().map_or(Ok(0), vsock::port)?;
+    println!("{} {} {port}", tcp.port(), udp.port());
+    if let Some(socket) = vsock {
+        std::thread::Builder::new().spawn(move || answer_all(|| vsock::accept(&socket)))?;
+    }
     server.serve()
 }
 
@@ -205,14 +118,24 @@ impl Server {
     fn serve(self) -> io::Result<()> {
         let datagrams = self.datagrams;
         std::thread::Builder::new().spawn(move || answer_datagrams(&datagrams))?;
-        let mut buffer = vec![0; BUFFER];
-        let pattern = Pattern::new();
-        loop {
-            let (mut stream, _) = self.listener.accept()?;
+        answer_all(|| {
+            let (stream, _) = self.listener.accept()?;
             stream.set_nodelay(true)?;
-            // A connection that fails ends; the next one is accepted.
-            let _ended = answer(&mut stream, &mut buffer, &pattern);
-        }
+            Ok(stream)
+        })
+    }
+}
+
+/// Answers the requests of one connection after the other, until none can be accepted.
+///
+/// # Errors
+/// Why none can be.
+pub fn answer_all<S: Read + Write>(mut accept: impl FnMut() -> io::Result<S>) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER];
+    let pattern = Pattern::new();
+    loop {
+        // A connection that fails ends; the next one is accepted.
+        let _ended = answer(&mut accept()?, &mut buffer, &pattern);
     }
 }
 
@@ -232,7 +155,11 @@ fn answer_datagrams(socket: &UdpSocket) {
 }
 
 /// Answers the requests of a connection until its end.
-fn answer(stream: &mut TcpStream, buffer: &mut [u8], pattern: &Pattern) -> io::Result<()> {
+fn answer(
+    stream: &mut (impl Read + Write),
+    buffer: &mut [u8],
+    pattern: &Pattern,
+) -> io::Result<()> {
     let mut connection = Connection::default();
     loop {
         let mut rest = match stream.read(buffer)? {
@@ -254,7 +181,7 @@ fn answer(stream: &mut TcpStream, buffer: &mut [u8], pattern: &Pattern) -> io::R
 }
 
 /// Sends a stream.
-pub fn send(stream: &mut TcpStream, pattern: &Pattern) -> io::Result<()> {
+pub fn send(stream: &mut impl Write, pattern: &Pattern) -> io::Result<()> {
     let mut sent = 0;
     while sent < BYTES {
         sent += stream.write(pattern.part(sent, usize::MAX))?;
@@ -266,6 +193,7 @@ pub fn send(stream: &mut TcpStream, pattern: &Pattern) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::datagrams::Datagrams;
+    use std::net::TcpStream;
     use trapline_abi::net::{RECEIVE, RIGHT, SEND, WRONG};
     use trapline_abi::packet::{fill, number_of, Frames, BURST, DATA, RECEIVER, SENDER};
     use trapline_workloads::packets::Sender;
@@ -335,55 +263,5 @@ mod tests {
         let mut stream = TcpStream::connect(peer).unwrap();
         stream.write_all(&[3]).unwrap();
         assert_eq!(read(&mut stream, 1), [!3]);
-    }
-
-    #[test]
-    fn peers_are_parsed_from_the_command_line() {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(parse(&words("trapline.peer")), Some(Ok(Place::Loopback)));
-        let program = words("trapline.peer=tap vmm --x");
-        let with_tap = Cards {
-            has_tap: true,
-            program: &program[1..],
-            ..Cards::default()
-        };
-        assert_eq!(parse(&program), Some(Ok(Place::Cards(with_tap))));
-        let both = words("trapline.peer=switch,tap /switch 2 vmm --receive vmm --x");
-        let with_both = Cards {
-            has_tap: true,
-            neighbour: Some(Neighbour {
-                way: Way::Switch("/switch"),
-                guest: &both[3..5],
-            }),
-            program: &both[5..],
-        };
-        assert_eq!(parse(&both), Some(Ok(Place::Cards(with_both))));
-        for (kind, by_kernel) in [("bridge", false), ("vhost-net", true)] {
-            let words = words(&format!("trapline.peer={kind} 1 guest vmm --x"));
-            let bridged = Cards {
-                neighbour: Some(Neighbour {
-                    way: Way::Bridge { by_kernel },
-                    guest: &words[2..3],
-                }),
-                program: &words[3..],
-                ..Cards::default()
-            };
-            assert_eq!(parse(&words), Some(Ok(Place::Cards(bridged))));
-        }
-        let check = words("trapline.peer=check");
-        assert_eq!(parse(&check), Some(Ok(Place::Check)));
-        for wrong in [
-            "trapline.peer=tap",
-            "trapline.peer=bridge x",
-            "trapline.peer=tap,tap x",
-            "trapline.peer=switch /switch 0 vmm",
-            "trapline.peer=switch /switch 1 guest",
-            "trapline.peer=switch /switch 3 guest vmm",
-            "trapline.peer=switch /switch x guest vmm",
-            "trapline.peer x",
-        ] {
-            assert!(parse(&words(wrong)).unwrap().is_err(), "{wrong}");
-        }
-        assert_eq!(parse(&words("trapline.run=net")), None);
     }
 }

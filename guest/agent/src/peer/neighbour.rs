@@ -3,7 +3,8 @@
 //! Switch or bridge, and the receiver, are children of this process, which executes the VMM of the measured guest. The sockets of
 //! a switch are in a directory that exists only until both guests are connected.
 
-use super::{limit_lifetime, tap, Neighbour, Way};
+use super::words::{Neighbour, Way};
+use super::{limit_lifetime, tap};
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -38,7 +39,8 @@ pub fn start(neighbour: &Neighbour<'_>) -> Result<String, String> {
 }
 
 fn start_on_switch(path: &str, guest: &[String]) -> Result<String, String> {
-    let directory = create_directory().map_err(|error| format!("sockets of a switch: {error}"))?;
+    let directory =
+        create_directory("switch").map_err(|error| format!("sockets of a switch: {error}"))?;
     let started = start_in(&directory, path, guest);
     // The connections remain.
     let _remains = fs::remove_dir_all(&directory);
@@ -47,10 +49,14 @@ fn start_on_switch(path: &str, guest: &[String]) -> Result<String, String> {
     Ok(format!("vhost-user=/proc/self/fd/{fd},{}", mac(SENDER)))
 }
 
-fn create_directory() -> io::Result<PathBuf> {
+/// Creates a directory for sockets of this process, which only this user may enter.
+///
+/// # Errors
+/// It cannot be created.
+pub fn create_directory(purpose: &str) -> io::Result<PathBuf> {
     let parent = std::env::temp_dir();
     fs::create_dir_all(&parent)?;
-    let directory = parent.join(format!("trapline-switch-{}", std::process::id()));
+    let directory = parent.join(format!("trapline-{purpose}-{}", std::process::id()));
     DirBuilder::new().mode(0o700).create(&directory)?;
     Ok(directory)
 }

@@ -139,7 +139,7 @@ fn with_help(message: String, help: &str) -> io::Error {
 }
 
 /// Closes the descriptors of the VMM, whose output would not end otherwise.
-fn close_others(kept: RawFd) {
+pub fn close_others(kept: RawFd) {
     let kept = kept as libc::c_uint;
     for (first, last) in [(0, 1), (3, kept.max(3) - 1), (kept + 1, libc::c_uint::MAX)] {
         if first <= last {

@@ -5,7 +5,7 @@ use super::stack::{Memory, Stack, ACK_DELAY, REFUSED};
 use super::transport::Access;
 use smoltcp::socket::udp;
 use smoltcp::wire::{IpEndpoint, Ipv4Address};
-use trapline_abi::net::{ping, Exchange, BYTES, GUEST, PEER, PORT, RECEIVE, RIGHT, SEND};
+use trapline_abi::net::{ping, Exchange, Stream, BYTES, GUEST, PEER, PORT, RECEIVE, RIGHT, SEND};
 use trapline_abi::packet::Frames;
 use trapline_workloads::packets::{Link, Sender};
 use trapline_workloads::Reason;
@@ -18,7 +18,8 @@ fn peer() -> IpEndpoint {
 }
 
 const CLOSED: Reason = "the peer closed the connection";
-const NO_FILE: Reason = "the image has no file in memory while it has a network card";
+const UNSUPPORTED: Reason =
+    "the image has no file in memory while it has a network card, and no driver for vsock";
 const WRONG_ANSWER: Reason = "the answer of the peer is not that to the request";
 const WRONG_CONTENT: Reason = "the bytes received are not those that the peer sends";
 
@@ -118,13 +119,13 @@ impl<A: Access> Client<A> {
         self.pings += 1;
         let byte = ping(self.pings);
         let exchanged = match exchange {
-            Exchange::TcpPing => self.request(byte, !byte),
+            Exchange::Ping(Stream::Tcp) => self.request(byte, !byte),
             Exchange::UdpPing => self.datagram(byte),
-            Exchange::TcpSend => self.send(),
-            Exchange::TcpReceive => self.receive(),
-            // The lab leaves it out.
-            Exchange::SendFile => Err(NO_FILE),
+            Exchange::Send(Stream::Tcp) => self.send(),
+            Exchange::Receive(Stream::Tcp) => self.receive(),
             Exchange::Datagrams(length) => return self.sender.send(Frames::Burst(length)),
+            // The lab leaves them out.
+            _ => Err(UNSUPPORTED),
         };
         exchanged.and_then(|()| self.stack().card.quiesce())
     }

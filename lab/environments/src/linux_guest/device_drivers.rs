@@ -5,10 +5,11 @@ use trapline_host::Error;
 use trapline_sim::drivers;
 use trapline_sim::settings::Settings;
 
-/// Modules that a distribution's kernel needs for a disk, for its file system, and for a network card.
+/// Modules that a distribution's kernel needs for a disk, for its file system, for a network card, and for sockets.
 const DISK: [&str; 2] = ["virtio_mmio", "virtio_blk"];
 const FILES: [&str; 2] = ["crc32c_generic", "ext4"];
 const CARD: [&str; 2] = ["virtio_mmio", "virtio_net"];
+const VSOCK: [&str; 2] = ["virtio_mmio", "vmw_vsock_virtio_transport"];
 
 /// Devices of a guest, and the file system on its disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Devices {
     pub files: bool,
     /// It has a network card.
     pub card: bool,
+    /// It has a vsock device.
+    pub vsock: bool,
 }
 
 /// Returns the initramfs `root` with the drivers of these devices.
@@ -26,8 +29,18 @@ pub struct Devices {
 /// # Errors
 /// A driver is missing.
 pub fn with_drivers(root: &Root, settings: &Settings, devices: Devices) -> Result<Vec<u8>, Error> {
-    let Devices { disk, files, card } = devices;
-    let all = [(&DISK, disk), (&FILES, files), (&CARD, card)];
+    let Devices {
+        disk,
+        files,
+        card,
+        vsock,
+    } = devices;
+    let all = [
+        (&DISK, disk),
+        (&FILES, files),
+        (&CARD, card),
+        (&VSOCK, vsock),
+    ];
     let needed = all.into_iter().filter(|(_, needed)| *needed);
     let wanted: Vec<_> = needed.flat_map(|(modules, _)| *modules).collect();
     if wanted.is_empty() {

@@ -91,6 +91,7 @@ impl GuestCommand for LinuxInVmm {
             disk: disk.is_some(),
             files: files::are_read(job),
             card: cards.network || cards.packets,
+            vsock: cards.vsock,
         };
         if devices == Devices::default() {
             return Ok(self.with_initrd(&self.initrd, job));
@@ -108,7 +109,7 @@ impl GuestCommand for LinuxInVmm {
         let receiver = || self.receiver(&mut command, &initrd);
         let receiver = cards.packets.then(receiver).transpose()?;
         let agent = self.settings.parts.get(Part::Agent)?;
-        Ok(network::with_peers(command, agent, cards.network, receiver))
+        Ok(network::with_peers(command, agent, &cards, receiver))
     }
 
     fn exit_codes(&self) -> ExitCodes {

@@ -3,7 +3,7 @@
 use super::disk;
 use super::guests::GuestKind;
 use crate::custom_vmm;
-use crate::network::TapDrivers;
+use crate::network::PeerDrivers;
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts};
@@ -56,8 +56,8 @@ pub trait Contents {
     /// Adds commands that prepare the machine.
     fn prepare(&self, _: &mut Script) {}
 
-    /// Returns the modules of taps, if its guests have a network card.
-    fn tap_drivers(&self) -> Option<&TapDrivers> {
+    /// Returns the modules that peers of its guests or programs need.
+    fn peer_drivers(&self) -> Option<&PeerDrivers> {
         None
     }
 
@@ -70,7 +70,7 @@ pub trait Contents {
         if disk::is_measured(job) {
             script.disk(&disk::path(), job.disk_mib);
         }
-        if let Some(drivers) = self.tap_drivers() {
+        if let Some(drivers) = self.peer_drivers() {
             drivers.load(script, job);
         }
         match self.guest_kind().custom {

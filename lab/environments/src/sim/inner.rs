@@ -9,7 +9,7 @@ use super::{add_qemu, GuestKind};
 use crate::files;
 use crate::guest_disk::job_with_disk;
 use crate::linux_guest::{with_drivers, Devices, Linux, LinuxVmm, GUEST_DISK};
-use crate::network::{self, Receiver, TapDrivers};
+use crate::network::{self, PeerDrivers, Receiver};
 use std::path::{Path, PathBuf};
 use trapline_abi::Job;
 use trapline_host::process::Command;
@@ -40,7 +40,7 @@ pub struct InnerLinux {
     program: PathBuf,
     /// Its initramfs.
     initrd: Vec<u8>,
-    taps: TapDrivers,
+    taps: PeerDrivers,
     /// The switch to another guest, if that is the way.
     switch: Option<PathBuf>,
     /// Its file system, if it reads files.
@@ -69,6 +69,7 @@ impl InnerLinux {
             disk: guest.disk_mib != 0,
             files: guest.file_mib != 0,
             card: guest.network || guest.packets,
+            vsock: guest.vsock,
         };
         let initrd = with_drivers(&linux.root, settings, devices)?;
         Ok(Self {
@@ -76,7 +77,7 @@ impl InnerLinux {
             vmm,
             program,
             initrd,
-            taps: TapDrivers::new(settings, guest)?,
+            taps: PeerDrivers::new(settings, guest)?,
             switch: network::switch(settings, guest)?,
             files: match guest.file_mib {
                 0 => None,
@@ -121,7 +122,7 @@ impl Contents for InnerLinux {
         }
     }
 
-    fn tap_drivers(&self) -> Option<&TapDrivers> {
+    fn peer_drivers(&self) -> Option<&PeerDrivers> {
         Some(&self.taps)
     }
 
@@ -140,7 +141,7 @@ impl Contents for InnerLinux {
         let cards = guest.with_cards(job.run);
         let receiver = || Receiver::new(SWITCH, linux(&Receiver::JOB), guest);
         let receiver = cards.packets.then(receiver);
-        network::with_peers(vmm_with_disk(command, &job), AGENT, cards.network, receiver)
+        network::with_peers(vmm_with_disk(command, &job), AGENT, &cards, receiver)
     }
 
     /// Another guest has as much memory.

@@ -141,6 +141,7 @@ mod tests {
         let mut script = Script::default();
         let agent = Agent {
             file_mib: 0,
+            loopback: crate::network::PeerDrivers::default(),
             isolation: Isolation::None,
         };
         let prepared = prepare(&mut script, &agent, &work, None);

@@ -34,7 +34,7 @@ use crate::files;
 use crate::guest_disk::job_with_disk;
 use crate::launch::{BootClock, ClockOffset};
 use crate::linux_guest::isolation_option;
-use crate::network::{self, Receiver, TapDrivers};
+use crate::network::{self, PeerDrivers, Receiver};
 use crate::process_guest::ProcessGuest;
 use crate::vmm_command::image_command;
 use crate::wall::ImageInQemu;
@@ -125,6 +125,7 @@ fn innermost_contents(
         return Ok(Box::new(Agent {
             file_mib: guest.file_mib,
             isolation: guest.isolation,
+            loopback: PeerDrivers::for_loopback(settings, &guest)?,
         }));
     };
     if let Some(Vmm::Custom(name)) = level.vmm {
@@ -147,7 +148,7 @@ fn innermost_contents(
             hypervisor: level.hypervisor,
             image,
             guest,
-            taps: TapDrivers::new(settings, &guest)?,
+            taps: PeerDrivers::new(settings, &guest)?,
             switch: network::switch(settings, &guest)?,
         })),
         (_, Some(Vmm::Qemu(machine))) => Ok(Box::new(InnerQemu {
@@ -177,6 +178,8 @@ struct Agent {
     file_mib: u32,
     /// Page tables of the machine's Linux.
     isolation: Isolation,
+    /// The transport of vsock over loopback, if it connects to a peer by that.
+    loopback: PeerDrivers,
 }
 
 impl Contents for Agent {
@@ -189,7 +192,12 @@ impl Contents for Agent {
         GuestKind::new("trapline-agent", ExitCodes::AGENT, ClockOffset::Same)
     }
 
+    fn peer_drivers(&self) -> Option<&PeerDrivers> {
+        Some(&self.loopback)
+    }
+
     fn add_to(&self, archive: &mut Archive) -> Result<(), Error> {
+        self.loopback.add_to(archive);
         if self.file_mib != 0 {
             for (path, content) in files::contents(self.file_mib) {
                 archive.document(Path::new(DIRECTORY).join(path), content);
@@ -219,7 +227,7 @@ struct InnerTraplineVmm {
     hypervisor: Hypervisor,
     image: PathBuf,
     guest: GuestConfig,
-    taps: TapDrivers,
+    taps: PeerDrivers,
     /// The switch, if guests send packets to each other.
     switch: Option<PathBuf>,
 }
@@ -262,7 +270,7 @@ impl Contents for InnerTraplineVmm {
         add_as(archive, IMAGE, &self.image)
     }
 
-    fn tap_drivers(&self) -> Option<&TapDrivers> {
+    fn peer_drivers(&self) -> Option<&PeerDrivers> {
         Some(&self.taps)
     }
 
@@ -272,7 +280,7 @@ impl Contents for InnerTraplineVmm {
         let receiver = || Receiver::image(SWITCH, VMM, self.hypervisor, IMAGE, &self.guest);
         let cards = self.guest.with_cards(job.run);
         let receiver = cards.packets.then(receiver);
-        network::with_peers(command, AGENT, cards.network, receiver)
+        network::with_peers(command, AGENT, &cards, receiver)
     }
 
     fn load_support(&self) -> LoadSupport {

@@ -190,7 +190,7 @@ impl System for Fake {
     fn print_fact(&mut self, fact: fmt::Arguments<'_>) {
         self.records.push(fact.to_string());
     }
-    fn open_network(&mut self, _: &Job) -> Result<(), Reason> {
+    fn open_network(&mut self, _: &Job, _: Exchange) -> Result<(), Reason> {
         match self.defect {
             Defect::NoNetwork => Err("there is no network"),
             _ => Ok(()),
