@@ -52,7 +52,7 @@ pub use trapline_host::{
     Part, Parts, TscRate,
 };
 pub use trapline_sim::plugin::Plugin;
-pub use trapline_sim::settings::{Settings, Start};
+pub use trapline_sim::settings::{GivenKernel, Settings, Start};
 pub use trapline_sim::trace::Trace;
 
 use trapline_model::EnvironmentId;

@@ -181,6 +181,16 @@ fn dependencies(output: &str) -> impl Iterator<Item = &str> {
     lines.filter_map(|line| line.trim().strip_prefix("Depends: "))
 }
 
+/// Returns the names of all packages that begin with `prefix`. Where `apt-cache show` takes a name with dots for a pattern, this does not.
+///
+/// # Errors
+/// `apt-cache` cannot be run.
+pub fn with_prefix(prefix: &str) -> Result<Vec<String>, Error> {
+    let output = run("apt-cache", &["pkgnames", prefix], Path::new("/"))?;
+    let names = String::from_utf8_lossy(&output.stdout);
+    Ok(names.lines().map(str::to_owned).collect())
+}
+
 /// Downloads packages into a directory.
 ///
 /// # Errors
@@ -272,7 +282,7 @@ pub fn run(tool: &'static str, arguments: &[&str], directory: &Path) -> Result<O
 fn not_installed(tool: &str) -> Error {
     Error::missing(
         format!("{tool} is not installed, so no package can be downloaded"),
-        "for a kernel, use --kernel FILE --modules DIRECTORY",
+        "for a kernel, use --kernel FILE",
     )
 }
 

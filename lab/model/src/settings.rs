@@ -412,7 +412,7 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::File(FileOverride::Kernel),
         options: Options::Measuring,
         supported_by: |id| id.has_machine_linux() || id.is_nova() && id.has_processes(),
-        help: "Kernel of the simulated machine, with modules [default: the distribution's, downloaded once]",
+        help: "Kernel of the simulated machine: a file, or a kernel package of the distribution or its version, downloaded once [default: its newest]",
         ..ROW
     },
     Setting {
@@ -421,7 +421,7 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::File(FileOverride::Modules),
         options: Options::Measuring,
         supported_by: |id| id.has_machine_linux() || id.is_nova() && id.has_processes(),
-        help: "Directory of the kernel's modules (lib/modules/VERSION)",
+        help: "Directory of the kernel's modules [default: lib/modules/VERSION beside the kernel's file]",
         ..ROW
     },
 ];

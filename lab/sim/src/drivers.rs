@@ -4,7 +4,7 @@
 use crate::initramfs::Archive;
 use crate::kernel::{self, Maker};
 use crate::module;
-use crate::settings::Settings;
+use crate::settings::{GivenKernel, Settings};
 use std::fs;
 use std::path::Path;
 use trapline_host::draft::WorkDirectory;
@@ -44,8 +44,8 @@ const SAYS: &str = "kept";
 /// One cannot be read, or the package is no longer available.
 pub fn chosen(settings: &Settings, wanted: &[&str]) -> Result<Vec<Module>, Error> {
     match &settings.kernel {
-        Some((_, modules)) => existing(modules, wanted),
-        None => {
+        Some(GivenKernel::File { modules, .. }) => existing(modules, wanted),
+        Some(GivenKernel::Package(_)) | None => {
             let image = kernel::chosen(settings, Maker::Amd)?.image;
             let kernel = image.parent().unwrap_or(Path::new("/"));
             let place = kernel.join("drivers");

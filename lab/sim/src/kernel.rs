@@ -1,11 +1,11 @@
-//! Linux kernel of a simulated machine: given by the user, or the distribution's, downloaded and unpacked
-//! without being installed.
+//! Linux kernel of a simulated machine: given by the user as a file or as a package, or the distribution's newest. Packages are
+//! downloaded and unpacked without being installed.
 //!
 //! A downloaded kernel is used until it is removed from the cache, so that figures do not change with a new
 //! release.
 
 use crate::module::{self, Module};
-use crate::settings::Settings;
+use crate::settings::{GivenKernel, Settings};
 use std::fs;
 use std::path::{Path, PathBuf};
 use trapline_host::draft::WorkDirectory;
@@ -69,14 +69,47 @@ const METAPACKAGES: [&str; 4] = [
 /// Name of the kernel in its directory.
 const IMAGE: &str = "vmlinuz";
 
+/// File in the directory of a kernel that was named: it is not the one that is used without a name.
+const NAMED: &str = "named";
+
+/// What surrounds a version in the names of packages: none if all of it is given, Debian cloud, Debian, Ubuntu.
+const FORMS: [(&str, &str); 5] = [
+    ("", ""),
+    ("linux-image-", ""),
+    ("linux-image-", "-cloud-amd64"),
+    ("linux-image-", "-amd64"),
+    ("linux-image-", "-generic"),
+];
+
 /// Returns the kernel of the settings, or else the distribution's.
 ///
 /// # Errors
 /// A file is missing or broken, or no kernel is available.
 pub fn chosen(settings: &Settings, maker: Maker) -> Result<Kernel, Error> {
+    let cache = &settings.cache.directory;
     match &settings.kernel {
-        Some((image, modules)) => given(image, modules, maker),
-        None => fetched(&settings.cache.directory, maker),
+        Some(GivenKernel::File { image, modules }) => given(image, modules, maker),
+        Some(GivenKernel::Package(name)) => named(cache, name, maker),
+        None => fetched(cache, maker),
+    }
+}
+
+/// Checks that [`chosen`] can be expected to succeed.
+///
+/// # Errors
+/// A file is missing or broken, or no kernel is available.
+pub fn check(settings: &Settings, maker: Maker) -> Result<(), Error> {
+    let cache = &settings.cache.directory;
+    match &settings.kernel {
+        Some(GivenKernel::File { image, modules }) => given(image, modules, maker).map(drop),
+        Some(GivenKernel::Package(name)) => match named_in_cache(cache, name, maker) {
+            Some(_) => Ok(()),
+            None => known_package(name).map(drop),
+        },
+        None => match in_cache(cache, maker) {
+            Some(_) => Ok(()),
+            None => newest_image(&METAPACKAGES).map(drop),
+        },
     }
 }
 
@@ -93,15 +126,52 @@ pub fn given(image: &Path, modules: &Path, maker: Maker) -> Result<Kernel, Error
     })
 }
 
-/// Checks that [`fetched`] can be expected to succeed.
+/// Returns the directory of the kernel of a package or version in the cache.
+fn named_in_cache(cache: &Path, name: &str, maker: Maker) -> Option<PathBuf> {
+    let is_complete = |path: &Path| is_complete(path, maker);
+    FORMS.into_iter().find_map(|(before, behind)| {
+        let package = format!("{before}{name}{behind}_");
+        package::newest_in(&kernels(cache), |path| {
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            file.starts_with(&package) && is_complete(path)
+        })
+    })
+}
+
+/// Returns the package of a name or version.
 ///
 /// # Errors
-/// No kernel is available.
-pub fn check(cache: &Path, maker: Maker) -> Result<(), Error> {
-    match in_cache(cache, maker) {
-        Some(_) => Ok(()),
-        None => newest_image(&METAPACKAGES).map(drop),
-    }
+/// The distribution has none.
+fn known_package(name: &str) -> Result<String, Error> {
+    let forms = FORMS.map(|(before, behind)| format!("{before}{name}{behind}"));
+    let mut packages = forms
+        .iter()
+        .filter(|package| package.starts_with("linux-image-"));
+    let known = package::with_prefix("linux-image-")?;
+    let found = packages.find(|package| known.contains(package));
+    found.cloned().ok_or_else(|| {
+        Error::missing(
+            format!("--kernel {name}: neither a file nor a kernel package of this distribution"),
+            "sudo apt-get update; apt-cache pkgnames linux-image- lists the packages",
+        )
+    })
+}
+
+/// Returns the kernel of a package or version from the cache, downloading it if needed.
+///
+/// # Errors
+/// It is not in the cache and cannot be downloaded.
+fn named(cache: &Path, name: &str, maker: Maker) -> Result<Kernel, Error> {
+    let directory = match named_in_cache(cache, name, maker) {
+        Some(directory) => directory,
+        None => {
+            let directory = download(cache, &with_modules(known_package(name)?)?, maker)?;
+            let mark = directory.join(NAMED);
+            fs::write(&mark, name).map_err(Error::file(&mark))?;
+            directory
+        }
+    };
+    read(&directory, maker)
 }
 
 /// Returns the distribution's kernel from the cache, downloading it if needed.
@@ -111,7 +181,12 @@ pub fn check(cache: &Path, maker: Maker) -> Result<(), Error> {
 pub fn fetched(cache: &Path, maker: Maker) -> Result<Kernel, Error> {
     let directory = match in_cache(cache, maker) {
         Some(directory) => directory,
-        None => download(cache, maker)?,
+        None => {
+            let directory = download(cache, &packages()?, maker)?;
+            // It may have been named before.
+            let _absent = fs::remove_file(directory.join(NAMED));
+            directory
+        }
     };
     read(&directory, maker)
 }
@@ -123,8 +198,12 @@ fn kernels(cache: &Path) -> PathBuf {
 /// Returns the downloaded kernel, the last by name.
 fn in_cache(cache: &Path, maker: Maker) -> Option<PathBuf> {
     package::newest_in(&kernels(cache), |path| {
-        path.join(maker.order()).is_file() && path.join(IMAGE).is_file()
+        is_complete(path, maker) && !path.join(NAMED).exists()
     })
+}
+
+fn is_complete(path: &Path, maker: Maker) -> bool {
+    path.join(maker.order()).is_file() && path.join(IMAGE).is_file()
 }
 
 fn read(directory: &Path, maker: Maker) -> Result<Kernel, Error> {
@@ -163,7 +242,11 @@ fn packages() -> Result<Vec<String>, Error> {
 /// # Errors
 /// It has none of them.
 pub fn packages_of(metapackages: &[&str]) -> Result<Vec<String>, Error> {
-    let image = newest_image(metapackages)?;
+    with_modules(newest_image(metapackages)?)
+}
+
+/// Returns the package of a kernel and that of its modules, if they have one of their own.
+fn with_modules(image: String) -> Result<Vec<String>, Error> {
     let modules = modules_package(&image)?;
     Ok(std::iter::once(image).chain(modules).collect())
 }
@@ -174,8 +257,8 @@ pub fn packages_of(metapackages: &[&str]) -> Result<Vec<String>, Error> {
 /// `apt-cache` cannot be run.
 pub fn modules_package(image: &str) -> Result<Option<String>, Error> {
     let modules = image.replacen("linux-image-", "linux-modules-", 1);
-    let known = package::run("apt-cache", &["show", &modules], Path::new("/"))?;
-    Ok(known.status.success().then_some(modules))
+    let known = package::with_prefix(&modules)?;
+    Ok(known.contains(&modules).then_some(modules))
 }
 
 /// Returns the kernel package of the first metapackage that the distribution has.
@@ -201,8 +284,8 @@ fn concrete_image(dependencies: &[String]) -> Option<String> {
     dependencies.iter().find(is_image).cloned()
 }
 
-fn download(cache: &Path, maker: Maker) -> Result<PathBuf, Error> {
-    let packages = packages()?;
+/// Downloads packages, of which the first is that of the kernel, and returns its directory in the cache.
+fn download(cache: &Path, packages: &[String], maker: Maker) -> Result<PathBuf, Error> {
     let kernels = kernels(cache);
     fs::create_dir_all(&kernels).map_err(Error::file(&kernels))?;
     let work = WorkDirectory::create(&kernels)?;
@@ -295,5 +378,39 @@ mod tests {
         .unwrap_err();
         expect!["/nonexistent/vmlinuz: No such file or directory (os error 2)"]
             .assert_eq(&error.to_string());
+    }
+
+    #[test]
+    fn named_kernels_are_found_by_version_and_not_used_without_a_name() {
+        let cache = tempfile::tempdir().unwrap();
+        let cache = cache.path();
+        let add = |name: &str, files: &[&str]| {
+            let place = kernels(cache).join(name);
+            fs::create_dir_all(&place).unwrap();
+            for file in files {
+                fs::write(place.join(file), []).unwrap();
+            }
+            place
+        };
+        let complete = [IMAGE, "modules"];
+        let newest = add("linux-image-6.1.0-9-cloud-amd64_6.1.9-1", &complete);
+        let named = [IMAGE, "modules", NAMED];
+        let old = add("linux-image-6.1.0-8-cloud-amd64_6.1.8-1", &named);
+        let new = add("linux-image-6.12.3-amd64_6.12.3-1", &named);
+        add("linux-image-6.12.4-amd64_6.12.4-1", &[NAMED]);
+        let find = |name: &str| named_in_cache(cache, name, Maker::Amd);
+        for name in [
+            "6.1.0-8",
+            "6.1.0-8-cloud-amd64",
+            "linux-image-6.1.0-8-cloud-amd64",
+        ] {
+            assert_eq!(find(name).as_ref(), Some(&old), "{name}");
+        }
+        assert_eq!(find("6.12.3").as_ref(), Some(&new));
+        for name in ["6.1.0", "6.12.4", "", "linux-image-6.1"] {
+            assert_eq!(find(name), None, "{name}");
+        }
+        assert_eq!(named_in_cache(cache, "6.12.3", Maker::Intel), None);
+        assert_eq!(in_cache(cache, Maker::Amd), Some(newest));
     }
 }

@@ -19,6 +19,20 @@ pub enum Start {
     Boot,
 }
 
+/// A kernel that the user names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GivenKernel {
+    /// A file.
+    File {
+        /// The kernel, as boot loaders read it.
+        image: PathBuf,
+        /// Directory of its modules.
+        modules: PathBuf,
+    },
+    /// A package of the distribution, or the version in its name.
+    Package(String),
+}
+
 /// Locations and options of all environments.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -26,8 +40,8 @@ pub struct Settings {
     pub parts: Parts,
     /// QEMU, if not the one in `$PATH`.
     pub qemu: Option<PathBuf>,
-    /// Kernel of simulated machines and directory of its modules, if not the distribution's.
-    pub kernel: Option<(PathBuf, PathBuf)>,
+    /// Kernel of simulated machines, if not the distribution's newest.
+    pub kernel: Option<GivenKernel>,
     /// Archives ("newc" cpio, may be compressed) unpacked into the root of every Linux guest.
     pub root: Vec<PathBuf>,
     /// File to create for a measured disk, if not in the cache.

@@ -166,10 +166,7 @@ fn innermost_contents(
 /// # Errors
 /// It cannot.
 pub(crate) fn check_kernel(settings: &Settings, maker: Maker) -> Result<(), Error> {
-    match &settings.kernel {
-        Some((image, modules)) => kernel::given(image, modules, maker).map(drop),
-        None => kernel::check(&settings.cache.directory, maker),
-    }
+    kernel::check(settings, maker)
 }
 
 /// The agent as a process of the machine's Linux.
