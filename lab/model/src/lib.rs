@@ -45,7 +45,7 @@ pub use environment::EnvironmentId;
 pub use expand::{expand, Plan, PlannedBoot, Purpose};
 pub use guest_config::{
     Batching, Crossing, GuestConfig, GuestPath, MemoryPages, Peer, Population, Serial, Spaces,
-    Switch, VcpuState,
+    Switch, VcpuState, Wake,
 };
 pub use left_out::LeftOut;
 pub use load::{Created, Load, Loads};

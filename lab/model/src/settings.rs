@@ -248,7 +248,7 @@ pub const SETTINGS: &[Setting] = &[
         supported_by: |_| true,
         apply: |value, guest| guest.wake = Wake::ALL[value.choice()],
         format: 20,
-        help: "Wait for a semaphore in workload ipc: halt, poll for microseconds and then halt, or mwait (docs/ipc.md)",
+        help: "Wait for a semaphore in workloads ipc and smp: halt, poll for microseconds and then halt, or mwait; haltpoll and idle-poll of Linux guests (docs/ipc.md)",
         ..ROW
     },
     Setting {

@@ -1,4 +1,4 @@
-//! Drivers of the devices of a Linux guest for workloads block, files and net, which are modules.
+//! Drivers of the devices of a Linux guest for workloads block, files and net, and of its idle CPUs, which are modules.
 
 use super::Root;
 use trapline_host::Error;
@@ -9,6 +9,7 @@ use trapline_sim::settings::Settings;
 const DISK: [&str; 2] = ["virtio_mmio", "virtio_blk"];
 const FILES: [&str; 2] = ["crc32c_generic", "ext4"];
 const CARD: [&str; 2] = ["virtio_mmio", "virtio_net"];
+const HALTPOLL: [&str; 1] = ["cpuidle_haltpoll"];
 
 /// Devices of a guest, and the file system on its disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Devices {
     pub files: bool,
     /// It has a network card.
     pub card: bool,
+    /// Its CPUs poll before they halt.
+    pub haltpoll: bool,
 }
 
 /// Returns the initramfs `root` with the drivers of these devices.
@@ -26,10 +29,14 @@ pub struct Devices {
 /// # Errors
 /// A driver is missing.
 pub fn with_drivers(root: &Root, settings: &Settings, devices: Devices) -> Result<Vec<u8>, Error> {
-    let Devices { disk, files, card } = devices;
-    let all = [(&DISK, disk), (&FILES, files), (&CARD, card)];
+    let all: [(&[&str], bool); 4] = [
+        (&DISK, devices.disk),
+        (&FILES, devices.files),
+        (&CARD, devices.card),
+        (&HALTPOLL, devices.haltpoll),
+    ];
     let needed = all.into_iter().filter(|(_, needed)| *needed);
-    let wanted: Vec<_> = needed.flat_map(|(modules, _)| *modules).collect();
+    let wanted: Vec<_> = needed.flat_map(|(modules, _)| modules).copied().collect();
     if wanted.is_empty() {
         return root.bytes();
     }
