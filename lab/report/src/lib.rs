@@ -14,6 +14,7 @@ mod brief;
 mod builder;
 mod co_tenants;
 pub mod compare;
+mod competitor;
 mod contenders;
 mod csv;
 mod document;
