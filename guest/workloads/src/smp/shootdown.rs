@@ -13,7 +13,7 @@ use trapline_abi::job::MOST_CPUS;
 use trapline_abi::Op;
 
 /// Shootdowns that are not recorded. They warm up code and caches, and wait for all other CPUs.
-const WARM_UP: u64 = 4;
+const WARM_UP: u32 = 4;
 
 /// Value of [`State::ended`] that ends the other CPUs' part.
 const STOP: u64 = u64::MAX;
@@ -47,26 +47,23 @@ fn measure_on_first<S: System>(
     state: &State,
     count: u32,
 ) -> u64 {
-    let samples = bench.job.batches;
-    let mut verified = Ok(());
-    for number in 1..=WARM_UP {
-        let remapped = cpus.remap(number);
-        verified = verified
-            .and(remapped)
-            .and_then(|()| state.check(number, count));
-    }
-    bench.begin(op, 0);
-    for number in WARM_UP + 1..=WARM_UP + u64::from(samples) {
+    let (mut number, mut verified) = (0, Ok(()));
+    let mut measure_one = |bench: &mut Bench<'_, S>| {
+        number += 1;
         let remapped = bench.timed(op, |_| (1, cpus.remap(number)));
         verified = verified
             .and(remapped)
             .and_then(|()| state.check(number, count));
-    }
+    };
+    bench.warm_up(|bench| (0..WARM_UP).for_each(|_| measure_one(bench)));
+    bench.begin(op, 0);
+    let samples = bench.job.batches;
+    (0..samples).for_each(|_| measure_one(bench));
     match verified {
         Ok(()) => bench.end(op, samples, u64::from(op.number())),
         Err(reason) => bench.fail(op, reason),
     }
-    WARM_UP + u64::from(samples)
+    number
 }
 
 /// State of all CPUs.
