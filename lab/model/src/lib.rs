@@ -54,6 +54,6 @@ pub use overrides::{InvalidSetting, Overrides, UnsupportedSetting};
 pub use preset::Preset;
 pub use request::Request;
 pub use sched::{Sched, Scheduler};
-pub use scheduling::{Competitor, Halt, Pin, Scheduling, COMPETITOR};
+pub use scheduling::{Competitor, Halt, Pin, Scheduling, COMPETITOR, ENERGY};
 pub use settings::{FileOverride, Setting, SETTINGS};
 pub use unavailable::Unavailable;

@@ -65,6 +65,9 @@ named!(Competitor { None "none", SchedIdle "sched-idle" });
 /// Name of the fact with the CPU time of the competitor.
 pub const COMPETITOR: &str = "competitor";
 
+/// Name of the fact with the energy of the processor packages during a boot.
+pub const ENERGY: &str = "energy";
+
 impl Halt {
     /// Returns whether an environment supports it.
     fn is_supported_by(self, environment: EnvironmentId) -> bool {

@@ -4,7 +4,7 @@
 use crate::document::{Document, Look, Marker, Note, Section};
 use crate::report::Report;
 use crate::{
-    aa_control, agreement, block, brief, co_tenants, competitor, contenders, findings, host_noise,
+    aa_control, agreement, block, brief, co_tenants, contenders, findings, host_noise, host_use,
     irq, notes, optimisations, populate, ratios, table, timelines,
 };
 use crate::{bencher, csv, json, junit};
@@ -23,7 +23,7 @@ const FAMILIES: [Family; 5] = [
     populate::sections,
     co_tenants::sections,
     block::sections,
-    competitor::sections,
+    host_use::sections,
 ];
 
 impl Report {

@@ -46,6 +46,12 @@ impl Competitors {
         Ok(all)
     }
 
+    /// Returns their process ids.
+    #[cfg(test)]
+    pub fn pids(&self) -> impl Iterator<Item = i32> + '_ {
+        self.programs.iter().map(Process::pid)
+    }
+
     /// Begins to count their work.
     pub fn begin(&mut self) {
         self.programs.iter_mut().for_each(Process::begin);
