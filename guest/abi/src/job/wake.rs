@@ -12,10 +12,10 @@ pub enum WakePolicy {
     Poll(u64),
     /// Waits for a write to the semaphore with `monitor` and `mwait`.
     Mwait,
-    /// As [`Self::Halt`], in a Linux guest whose kernel polls before it halts a CPU: driver and governor `haltpoll`
+    /// [`Self::Halt`] in a Linux guest whose kernel polls before it halts a CPU: driver and governor `haltpoll`
     /// (Linux, Documentation/virt/guest-halt-polling.rst).
     HaltPoll,
-    /// As [`Self::Halt`], in a Linux guest whose kernel never halts a CPU: kernel option `idle=poll`.
+    /// [`Self::Halt`] in a Linux guest whose kernel never halts a CPU: kernel option `idle=poll`.
     IdlePoll,
 }
 
