@@ -389,6 +389,8 @@ operations! {
         "one item as of ipc/item-work, from half of the CPUs to the other half, through one buffer with a lock";
     SmpTriad = 20, Smp, "triad", Bytes(24), SecondCpu,
         "a = b + 3c of stream/triad, each CPU in its part of the arrays";
+    SmpShootdown = 13, Smp, "shootdown", Batch, SecondCpu,
+        "a page that all CPUs read mapped to another frame, until none can use the old translation (TLB shootdown)";
 }
 
 impl Op {

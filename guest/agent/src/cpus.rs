@@ -1,6 +1,7 @@
 //! Threads as the CPUs of workloads `ipc` and `smp`, each pinned to one. They block by futexes, as POSIX semaphores do.
 
 use crate::cpu::{affinity, only, set_affinity};
+use crate::{idle, shared_page};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::{ptr, thread};
@@ -11,19 +12,26 @@ use trapline_workloads::{Cpus, Reason};
 /// Waiting threads that a system call has woken.
 static WAKES: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the CPUs, whose threads wait as `policy` says.
+/// Returns the CPUs, whose threads wait as `policy` says. `is_init` says that this process is the init of a guest.
 ///
 /// # Errors
-/// Threads cannot wait like that.
-pub fn cpus(policy: WakePolicy) -> Result<&'static dyn Cpus, Reason> {
+/// Threads, or the kernel, cannot wait like that.
+pub fn cpus(policy: WakePolicy, is_init: bool) -> Result<&'static dyn Cpus, Reason> {
     match policy {
         WakePolicy::Mwait => Err("a Linux process cannot execute mwait"),
-        WakePolicy::Halt | WakePolicy::Poll(_) => Ok(&Threads),
+        WakePolicy::Halt | WakePolicy::Poll(_) => Ok(THREADS),
+        WakePolicy::HaltPoll | WakePolicy::IdlePoll if !is_init => {
+            Err("haltpoll and idle-poll are for kernels of Linux guests")
+        }
+        WakePolicy::HaltPoll => idle::check_haltpoll().map(|()| THREADS),
+        WakePolicy::IdlePoll => idle::check_polling().map(|()| THREADS),
     }
 }
 
 /// Main thread and others, on the CPUs of the affinity of this process.
 struct Threads;
+
+const THREADS: &dyn Cpus = &Threads;
 
 /// Returns the CPUs of an affinity, at most [`MOST_CPUS`].
 pub fn allowed(cpus: &libc::cpu_set_t) -> Vec<usize> {
@@ -83,6 +91,14 @@ impl Cpus for Threads {
 
     fn wakes(&self) -> u64 {
         WAKES.load(Relaxed)
+    }
+
+    fn page(&self) -> Result<&'static AtomicU64, Reason> {
+        shared_page::word()
+    }
+
+    fn remap(&self, value: u64) -> Result<(), Reason> {
+        shared_page::remap(value)
     }
 }
 

@@ -6,6 +6,10 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::OnceLock;
 
+/// Parameters of modules, by the end of their file's name. Without `force`, haltpoll requires a hint of the hypervisor that its
+/// virtual CPUs have CPUs of their own.
+const PARAMETERS: [(&str, &str); 1] = [("cpuidle_haltpoll.ko", "force=1")];
+
 /// Directory of the modules, which may be absent.
 const PLACE: &str = "/trapline/drivers";
 
@@ -47,7 +51,9 @@ pub fn load() -> io::Result<()> {
     for path in paths {
         let path = path.to_string_lossy();
         let named = |error| io::Error::other(format!("driver {path}: {error}"));
-        insert_module(&path, "").map_err(named)?;
+        let of_path = PARAMETERS.iter().find(|(end, _)| path.ends_with(end));
+        let parameters = of_path.map_or("", |(_, parameters)| parameters);
+        insert_module(&path, parameters).map_err(named)?;
     }
     Ok(())
 }

@@ -304,7 +304,7 @@ impl System for Linux<'_> {
     }
 
     fn cpus(&mut self, job: &Job) -> Result<&'static dyn Cpus, Reason> {
-        cpus::cpus(job.wake)
+        cpus::cpus(job.wake, self.machine.is_some())
     }
 
     fn processes(&mut self) -> Result<&mut ProcessFamily, Reason> {

@@ -19,6 +19,8 @@ pub const TIMER_VECTOR: u32 = 0x31;
 pub const TICK_VECTOR: u32 = ticker::VECTOR as u32;
 /// Vector of interrupts that end the halt of another CPU.
 pub const WAKE_VECTOR: u32 = 0x36;
+/// Vector of interrupts that invalidate a translation of another CPU.
+pub const INVALIDATE_VECTOR: u32 = 0x37;
 /// Vector of spurious interrupts; its low bits are ones on every APIC.
 pub const SPURIOUS_VECTOR: u32 = 0x3f;
 
@@ -218,6 +220,12 @@ pub fn send_startup(number: u32, page: u64) {
 #[inline(always)]
 pub fn send_wake(number: u32) {
     send(number, ASSERT | WAKE_VECTOR);
+}
+
+/// Has another CPU invalidate the translation of a page ([`crate::smp`]).
+#[inline(always)]
+pub fn send_invalidate(number: u32) {
+    send(number, ASSERT | INVALIDATE_VECTOR);
 }
 
 #[inline(always)]

@@ -15,8 +15,8 @@ mod zero;
 pub use frames::FRAME;
 #[cfg(trapline_image)]
 pub use image::{
-    add, allocate, allocate_guarded, allocate_zeroed, map_window, release, take_last_frames,
-    top_table, touch_image, zero_ahead,
+    add, allocate, allocate_guarded, allocate_zeroed, exchange, map_window, release,
+    take_last_frames, top_table, touch_image, zero_ahead,
 };
 #[cfg(trapline_image)]
 pub use zero::Stores;
@@ -128,6 +128,15 @@ mod image {
             start: NonNull::new(range.start as *mut u8)?,
             length: (range.end - range.start) as usize,
         })
+    }
+
+    /// Exchanges the frames of two pages. TLBs may keep the old translations.
+    ///
+    /// # Safety
+    /// The pages are of blocks that are not released. Other CPUs only read them.
+    pub unsafe fn exchange(one: u64, other: u64) {
+        // SAFETY: same contract; `exchange` takes no other reference.
+        unsafe { SPACE.get().exchange(one, other) }
     }
 
     /// Releases a block.

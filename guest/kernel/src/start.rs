@@ -47,6 +47,7 @@ global_asm!(
     TICK_VECTOR = const interrupts::TICK_VECTOR,
     VIRTIO_VECTOR = const virtio::VECTOR,
     WAKE_VECTOR = const interrupts::WAKE_VECTOR,
+    INVALIDATE_VECTOR = const interrupts::INVALIDATE_VECTOR,
     SPURIOUS_VECTOR = const interrupts::SPURIOUS_VECTOR,
     END_OF_INTERRUPT = const interrupts::END_OF_INTERRUPT,
 );

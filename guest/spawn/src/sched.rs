@@ -7,6 +7,8 @@ use std::io;
 pub enum SchedPolicy {
     /// SCHED_FIFO with this priority.
     Fifo(u8),
+    /// SCHED_IDLE: below every thread of the default policy.
+    Idle,
     /// SCHED_DEADLINE, in nanoseconds.
     Deadline {
         /// CPU time per period.
@@ -48,6 +50,10 @@ pub fn set(thread: i32, policy: SchedPolicy) -> io::Result<()> {
             SchedPolicy::Fifo(priority) => Attributes {
                 policy: libc::SCHED_FIFO as u32,
                 priority: priority.into(),
+                ..Attributes::default()
+            },
+            SchedPolicy::Idle => Attributes {
+                policy: libc::SCHED_IDLE as u32,
                 ..Attributes::default()
             },
             SchedPolicy::Deadline { runtime, period } => Attributes {
@@ -101,6 +107,13 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_lowest_priority_needs_no_privilege() {
+        let (set, got) = set_in_thread(SchedPolicy::Idle);
+        set.unwrap();
+        assert_eq!(got & !libc::SCHED_RESET_ON_FORK, libc::SCHED_IDLE);
     }
 
     #[test]

@@ -17,6 +17,16 @@ pub fn cpus<S: System>(bench: &mut Bench<'_, S>, op: Op) -> Option<&'static dyn 
     found.map_err(|reason| bench.skip(op, reason)).ok()
 }
 
+/// Returns the CPUs if there are several, or skips `op`.
+pub fn several<S: System>(bench: &mut Bench<'_, S>, op: Op) -> Option<&'static dyn Cpus> {
+    let found = cpus(bench, op)?;
+    if found.count() < 2 {
+        bench.skip(op, "this process may use one CPU");
+        return None;
+    }
+    Some(found)
+}
+
 /// Runs `op` on this CPU and `count - 1` others, or skips it. Prints how often they have woken each other.
 pub fn run_beside<'b, S: System>(
     bench: &mut Bench<'b, S>,

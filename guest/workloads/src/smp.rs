@@ -1,14 +1,17 @@
-//! All CPUs at once: pairs of a producer and a consumer, producers and consumers with one buffer, and STREAM's triad.
+//! All CPUs at once: pairs of a producer and a consumer, producers and consumers with one buffer, STREAM's triad, and TLB
+//! shootdowns.
 //!
 //! This CPU starts a batch of each other one and waits for all results. An odd CPU more has nothing to do.
 
+mod shootdown;
+
 use crate::batches::Batches;
 use crate::channel::{consumed, hash, item, Buffer, Channel, PLACES, TURNS};
-use crate::cpus::{cpus, run_beside};
+use crate::cpus::{run_beside, several};
 use crate::measure::{ensure, repeat, Bench, Work};
 use crate::semaphore::{Cpu, Semaphore};
 use crate::stream;
-use crate::system::{Cpus, System};
+use crate::system::System;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use trapline_abi::job::MOST_CPUS;
@@ -27,16 +30,7 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     measure_pairs(bench);
     measure_shared(bench);
     measure_triad(bench);
-}
-
-/// Returns the CPUs if there are several, or skips `op`.
-fn several<S: System>(bench: &mut Bench<'_, S>, op: Op) -> Option<&'static dyn Cpus> {
-    let found = cpus(bench, op)?;
-    if found.count() < 2 {
-        bench.skip(op, "this process may use one CPU");
-        return None;
-    }
-    Some(found)
+    shootdown::measure(bench);
 }
 
 /// CPU `2n` produces for CPU `2n + 1`.

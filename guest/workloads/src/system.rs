@@ -10,6 +10,7 @@ use crate::timer::{InterruptLog, TimerSource, TimerWindow};
 use core::ffi::CStr;
 use core::fmt;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
 use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::job::WaitMode;
 use trapline_abi::net::Exchange;
@@ -276,6 +277,19 @@ pub trait Cpus {
 
     /// Returns how many interrupts between CPUs, or system calls, have woken a CPU so far.
     fn wakes(&self) -> u64;
+
+    /// Returns the first word of a page that [`Self::remap`] changes.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    fn page(&self) -> Result<&'static AtomicU64, Reason>;
+
+    /// Maps another frame at the address of [`Self::page`], whose first word is `value`. Returns when neither this CPU nor
+    /// those of [`Self::run_beside`] can use the old translation.
+    ///
+    /// # Errors
+    /// The page cannot be mapped.
+    fn remap(&self, value: u64) -> Result<(), Reason>;
 }
 
 /// Files behind a page cache. Their length is fixed.

@@ -3,15 +3,17 @@
 use crate::environment::{Environment, Progress, Work};
 use crate::observe::{BootInfo, Recorder};
 use crate::window;
+use std::path::Path;
 use trapline_abi::job::WakePolicy;
 use trapline_abi::{Job, Op};
 use trapline_host::clock_check::{check_timers, ClockSampler, HostClocks};
+use trapline_host::energy::{EnergySampler, POWERCAP};
 use trapline_host::facts;
 use trapline_host::host_noise::NoiseSampler;
 use trapline_host::{Error, Facts, GuestImage, Limits, TscRate};
 use trapline_model::expand::PlannedBoot;
 use trapline_model::irq::Timers;
-use trapline_model::{Clock, LeftOut, Observation, Operation, Outcome};
+use trapline_model::{Clock, LeftOut, Observation, Operation, Outcome, ENERGY};
 
 /// A boot that ended.
 #[derive(Debug)]
@@ -62,8 +64,10 @@ pub fn boot(
     let facts = initial_facts(environment, planned, &work.job);
     let mut recorder = Recorder::new(info, planned.boot_job.run, facts, progress);
     let clock_sampler = samples_clocks.then(|| ClockSampler::begin(HostClocks));
+    let energy = (clock == Clock::Wall).then(|| EnergySampler::begin(Path::new(POWERCAP)));
     guest.start(limits)?;
     let error = guest.collect(limits, &mut recorder).err();
+    let energy = energy.and_then(EnergySampler::end);
     let clock_check = clock_sampler.map(ClockSampler::end);
     // The kernel adds the CPU time of a child to ours when it is reaped.
     drop(guest);
@@ -86,6 +90,8 @@ pub fn boot(
         observation.problems.extend(check.flags());
     }
     observation.facts.extend(noise.into_iter().flatten());
+    let energy = energy.map(|joules| (ENERGY.to_owned(), format!("{joules:.3} J")));
+    observation.facts.extend(energy);
     if error.is_some() {
         fail_unreached(&mut observation, &planned.job, &unreached);
     }

@@ -4,7 +4,7 @@
 use crate::environment::{Guest, Progress, SampleSink, Work};
 use crate::guest_output::GuestOutput;
 use crate::launch::{BootClock, ClockOffset, FinishedLaunch};
-use crate::loads::{co_tenant_job, LoadPrograms, RunningLoads};
+use crate::loads::{co_tenant_job, Competitors, LoadPrograms, RunningLoads};
 use crate::merged;
 use crate::recording::record_path;
 use crate::start_barrier::{self, StartBarrier};
@@ -87,6 +87,7 @@ pub struct ProcessGuest {
     load_programs: Option<LoadPrograms>,
     /// Dropped before `affinity` restores the CPUs.
     loads: RunningLoads,
+    competitors: Competitors,
     affinity: Option<Affinity>,
 }
 
@@ -100,6 +101,7 @@ impl ProcessGuest {
             running: None,
             load_programs: None,
             loads: RunningLoads::default(),
+            competitors: Competitors::default(),
             affinity: None,
         }
     }
@@ -185,13 +187,15 @@ impl ProcessGuest {
         let unsupported = || {
             Error::missing(
                 "a machine that runs only the image has no other programs, and no threads to place",
-                "leave --load and --pin out",
+                "leave --load, --pin and --competitor out",
             )
         };
         let programs = self.load_programs.as_ref().ok_or_else(unsupported)?;
         let affinity = Affinity::choose(scheduling.pin, scheduling.sched)?;
         affinity.move_lab();
         self.loads = RunningLoads::start(&conditions.loads, programs, &affinity, limits)?;
+        let competitor = scheduling.competitor;
+        self.competitors = Competitors::start(competitor, programs, &affinity, limits)?;
         if conditions.per_cpu == PerCpu::Two {
             self.start_co_tenant(&affinity, limits)?;
         }
@@ -334,6 +338,7 @@ impl Guest for ProcessGuest {
 
     fn start(&mut self, _: &Limits) -> Result<(), Error> {
         self.loads.begin();
+        self.competitors.begin();
         if let Some(job) = self.jobs.first() {
             self.running = Some(self.spawn(job)?);
         }
@@ -361,9 +366,11 @@ impl Guest for ProcessGuest {
             if number == 0 && self.guests == 1 {
                 // Further launches are measured without conditions.
                 std::mem::take(&mut self.loads).end(out)?;
+                std::mem::take(&mut self.competitors).end(out)?;
                 self.affinity = None;
             }
         }
+        std::mem::take(&mut self.competitors).end(out)?;
         if let Some(share) = simultaneous {
             out.fact(
                 "simultaneous",

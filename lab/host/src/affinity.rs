@@ -106,6 +106,22 @@ impl Affinity {
         self.start_on(self.loads, start)
     }
 
+    /// Returns the CPUs on which threads of the guest may run.
+    pub fn guest_cpus(&self) -> Vec<usize> {
+        let cpus = match self.pin {
+            Pin::Shared => &self.guest,
+            Pin::Exclusive | Pin::Free => &self.before,
+        };
+        (0..CpuSet::MAX_CPU)
+            .filter(|cpu| cpus.is_set(*cpu))
+            .collect()
+    }
+
+    /// Starts a process on one CPU.
+    pub fn start_on_cpu<T>(&self, cpu: usize, start: impl FnOnce() -> T) -> T {
+        self.start_on(set_of(&[cpu]), start)
+    }
+
     /// Starts a VMM's process on the CPUs of its helper threads.
     pub fn start_guest<T>(&self, start: impl FnOnce() -> T) -> T {
         self.start_guest_of_several(0, start)
@@ -303,6 +319,10 @@ mod tests {
             let here = || sched_getaffinity(None).unwrap();
             let loads = affinity.start_load(here);
             let guest = affinity.start_guest(here);
+            let last = affinity.guest_cpus().pop().unwrap();
+            assert!(affinity.guest.is_set(last));
+            let on_last = affinity.start_on_cpu(last, here);
+            assert_eq!(on_last, affinity.guest);
             assert_eq!(loads == aside, pin == Pin::Exclusive);
             assert_eq!(guest == aside, pin == Pin::Exclusive);
             assert_eq!(sched_getaffinity(None).unwrap(), aside);

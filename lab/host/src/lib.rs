@@ -21,6 +21,7 @@ pub mod usage;
 
 mod activity;
 mod clock;
+pub mod energy;
 mod error;
 pub mod files;
 mod limits;

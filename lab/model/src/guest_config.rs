@@ -51,7 +51,7 @@ pub struct GuestConfig {
     pub paging: Paging,
     /// Transparent huge pages of a simulated machine's Linux, if not as its kernel has them.
     pub thp: Option<HugePages>,
-    /// Method by which a CPU of workload `ipc` waits.
+    /// Method by which a CPU of workloads `ipc` and `smp` waits.
     pub wake: Wake,
     /// Zeroing of the image's memory.
     pub zeroing: Zeroing,
@@ -122,7 +122,7 @@ impl GuestConfig {
     }
 }
 
-/// Method by which a CPU of workload `ipc` waits: `--wake`.
+/// Method by which a CPU of workloads `ipc` and `smp` waits: `--wake`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wake {
     /// Halts, or sleeps on a futex, until the other CPU wakes it.
@@ -136,9 +136,13 @@ pub enum Wake {
     Poll500,
     /// Executes `mwait`.
     Mwait,
+    /// Halts; the kernel of a Linux guest polls before.
+    HaltPoll,
+    /// Halts; the kernel of a Linux guest polls in place of it.
+    IdlePoll,
 }
 
-named!(Wake { Halt "halt", Poll5 "poll:5", Poll50 "poll:50", Poll500 "poll:500", Mwait "mwait" });
+named!(Wake { Halt "halt", Poll5 "poll:5", Poll50 "poll:50", Poll500 "poll:500", Mwait "mwait", HaltPoll "haltpoll", IdlePoll "idle-poll" });
 
 impl Wake {
     /// Returns the policy of the job, with the time of polling in nanoseconds or instructions.
@@ -149,6 +153,8 @@ impl Wake {
             Self::Poll50 => WakePolicy::Poll(50_000),
             Self::Poll500 => WakePolicy::Poll(500_000),
             Self::Mwait => WakePolicy::Mwait,
+            Self::HaltPoll => WakePolicy::HaltPoll,
+            Self::IdlePoll => WakePolicy::IdlePoll,
         }
     }
 }

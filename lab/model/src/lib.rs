@@ -45,7 +45,7 @@ pub use environment::EnvironmentId;
 pub use expand::{expand, Plan, PlannedBoot, Purpose};
 pub use guest_config::{
     Batching, Crossing, GuestConfig, GuestPath, MemoryPages, Peer, Population, Serial, Spaces,
-    Switch, VcpuState,
+    Switch, VcpuState, Wake,
 };
 pub use left_out::LeftOut;
 pub use load::{Created, Load, Loads};
@@ -54,6 +54,6 @@ pub use overrides::{InvalidSetting, Overrides, UnsupportedSetting};
 pub use preset::Preset;
 pub use request::Request;
 pub use sched::{Sched, Scheduler};
-pub use scheduling::{Halt, Pin, Scheduling};
+pub use scheduling::{Competitor, Halt, Pin, Scheduling, COMPETITOR, ENERGY};
 pub use settings::{FileOverride, Setting, SETTINGS};
 pub use unavailable::Unavailable;

@@ -18,6 +18,8 @@ pub struct Scheduling {
     pub cap: Option<u32>,
     /// Weight of a Xen domain under contention. The default is 256.
     pub weight: Option<u32>,
+    /// Program that competes for the CPUs of the guest.
+    pub competitor: Competitor,
 }
 
 /// CPU affinity of the virtual CPU's thread. Unless it is free, Trapline's own threads run on another CPU, if
@@ -48,6 +50,24 @@ pub enum Halt {
 
 named!(Halt { Exits "exits", InGuest "in-guest" });
 
+/// Program that competes for the CPUs on which the guest may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Competitor {
+    /// None.
+    #[default]
+    None,
+    /// One on each CPU that computes with the policy SCHED_IDLE, that is, whenever no other thread runs there.
+    SchedIdle,
+}
+
+named!(Competitor { None "none", SchedIdle "sched-idle" });
+
+/// Name of the fact with the CPU time of the competitor.
+pub const COMPETITOR: &str = "competitor";
+
+/// Name of the fact with the energy of the processor packages during a boot.
+pub const ENERGY: &str = "energy";
+
 impl Halt {
     /// Returns whether an environment supports it.
     fn is_supported_by(self, environment: EnvironmentId) -> bool {
@@ -75,6 +95,7 @@ impl Scheduling {
         sched: Sched::Other,
         cap: None,
         weight: None,
+        competitor: Competitor::None,
     };
 
     /// Returns why an environment does not support it, with the remedy: the options are those of `irq`.

@@ -20,7 +20,7 @@ use crate::guest_config::{
 use crate::layers;
 use crate::layers::{Hypervisor, Machine};
 use crate::sched::{Sched, Scheduler};
-use crate::scheduling::{Halt, Pin};
+use crate::scheduling::{Competitor, Halt, Pin};
 use std::ops::RangeInclusive;
 use trapline_abi::job::{Isolation, Zeroing, MOST_FILE_MIB};
 
@@ -248,7 +248,7 @@ pub const SETTINGS: &[Setting] = &[
         supported_by: |_| true,
         apply: |value, guest| guest.wake = Wake::ALL[value.choice()],
         format: 20,
-        help: "Wait for a semaphore in workload ipc: halt, poll for microseconds and then halt, or mwait (docs/ipc.md)",
+        help: "Wait for a semaphore in workloads ipc and smp: halt, poll for microseconds and then halt, or mwait; haltpoll and idle-poll of Linux guests (docs/ipc.md)",
         ..ROW
     },
     Setting {
@@ -317,6 +317,17 @@ pub const SETTINGS: &[Setting] = &[
         supported_by: |id| !id.clock().is_exact(),
         apply: |value, guest| guest.scheduling.pin = Pin::ALL[value.choice()],
         help: "CPU affinity of the virtual CPU: none, alone on a CPU, or on one CPU with its VMM",
+        ..ROW
+    },
+    Setting {
+        name: "competitor",
+        column: "competitor",
+        value_type: ValueType::Choice(&Competitor::NAMES),
+        default: Some("none"),
+        supported_by: |id| !id.clock().is_exact(),
+        apply: |value, guest| guest.scheduling.competitor = Competitor::ALL[value.choice()],
+        format: 27,
+        help: "Program that computes on each CPU of the guest, whenever no other thread runs there (docs/ipc.md)",
         ..ROW
     },
     Setting {

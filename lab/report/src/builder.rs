@@ -4,8 +4,8 @@
 use crate::document::{Document, Look, Marker, Note, Section};
 use crate::report::Report;
 use crate::{
-    aa_control, agreement, block, brief, co_tenants, contenders, findings, host_noise, irq, notes,
-    optimisations, populate, ratios, table, timelines,
+    aa_control, agreement, block, brief, co_tenants, contenders, findings, host_noise, host_use,
+    irq, notes, optimisations, populate, ratios, table, timelines,
 };
 use crate::{bencher, csv, json, junit};
 use trapline_model::{Clock, EnvironmentId};
@@ -18,11 +18,12 @@ const MOST_PROBLEMS: usize = 4;
 type Family = fn(&Report, &[Cell], Clock) -> Vec<Section>;
 
 /// The families with sections of their own, in reading order.
-const FAMILIES: [Family; 4] = [
+const FAMILIES: [Family; 5] = [
     irq::sections,
     populate::sections,
     co_tenants::sections,
     block::sections,
+    host_use::sections,
 ];
 
 impl Report {

@@ -24,6 +24,7 @@ mod findings;
 mod fixture;
 pub mod history;
 pub mod host_noise;
+mod host_use;
 mod irq;
 mod json;
 mod junit;

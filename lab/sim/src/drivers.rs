@@ -1,4 +1,4 @@
-//! Kernel modules of virtio devices, from the package of the very kernel version, kept beside the kernel in
+//! Kernel modules of virtio devices and of idle CPUs, from the package of the very kernel version, kept beside the kernel in
 //! the cache.
 
 use crate::initramfs::Archive;
@@ -13,8 +13,8 @@ use trapline_host::{package, Error};
 pub use super::module::Module;
 
 /// Kept modules: consoles, disks, network cards, sockets, a journaling file system and its checksum; for
-/// the host of such guests taps, a bridge between them, and the kernel's side of network cards.
-const KEPT: [&str; 11] = [
+/// the host of such guests taps, a bridge between them, and the kernel's side of network cards; polling of idle CPUs.
+const KEPT: [&str; 12] = [
     "virtio_mmio",
     "virtio_console",
     "virtio_blk",
@@ -26,6 +26,7 @@ const KEPT: [&str; 11] = [
     "tun",
     "bridge",
     "vhost_net",
+    "cpuidle_haltpoll",
 ];
 
 /// Directory where the init of a guest finds them.

@@ -137,6 +137,9 @@ fn other_mechanism(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> 
         op if op.workload() == Workload::Ipc || matches!(op, Op::SmpPairs | Op::SmpShared) => {
             "CPUs wait by hlt and an interrupt in the image, threads by a futex in Linux"
         }
+        Op::SmpShootdown => {
+            "shootdown is invlpg and interrupts to the other CPUs in the image, mmap over a mapped page in Linux"
+        }
         op if op.workload() == Workload::Files => {
             "files is an archive behind a page cache in the image, a function call; a file system and system calls in Linux"
         }

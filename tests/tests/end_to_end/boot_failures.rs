@@ -6,7 +6,7 @@ use std::time::Duration;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::{Op, Record};
 use trapline_environments::sim::programs::{run, Program};
-use trapline_environments::{all, Booted, EnvError, Environment, Limits, Settings};
+use trapline_environments::{all, Booted, EnvError, Environment, GivenKernel, Limits, Settings};
 use trapline_model::EnvironmentId;
 use trapline_tests::boots::{failure, observe, planned, ready, settings};
 use trapline_tests::parts;
@@ -178,10 +178,14 @@ fn invalid_kernel_or_modules_are_named() {
         booted.map_or_else(|error| error, |booted| booted.error.unwrap())
     };
     let modules = tempfile::tempdir().unwrap();
-    settings.kernel = Some(("/nonexistent/vmlinuz".into(), modules.path().into()));
+    let given = |image: &str| GivenKernel::File {
+        image: image.into(),
+        modules: modules.path().into(),
+    };
+    settings.kernel = Some(given("/nonexistent/vmlinuz"));
     let error = boot(&settings).to_string();
     assert!(error.starts_with("/nonexistent/vmlinuz"), "{error}");
-    settings.kernel = Some(("/bin/true".into(), modules.path().into()));
+    settings.kernel = Some(given("/bin/true"));
     let error = boot(&settings).to_string();
     assert!(error.contains("no module kvm_amd"), "{error}");
     fs::write(modules.path().join("kvm-amd.ko"), "\x7fELF").unwrap();

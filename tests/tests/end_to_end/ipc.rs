@@ -1,7 +1,8 @@
-//! Workload `ipc`: semaphores between two CPUs of the image and of Linux, and machines without a second CPU.
+//! Workload `ipc`: semaphores between two CPUs of the image and of Linux, machines without a second CPU, and TLB shootdowns of
+//! workload `smp`.
 
 use serde_json::Value;
-use trapline_tests::measurements::{cell, fastest};
+use trapline_tests::measurements::{cell, facts, fastest};
 use trapline_tests::run::Place;
 use trapline_tests::{has_qemu, skip};
 
@@ -75,5 +76,90 @@ fn a_missing_cpu_or_instruction_is_the_reason_of_a_skip() {
     assert_eq!(
         reason(&["--wake", "mwait", "--boots", "1"], "host"),
         "a Linux process cannot execute mwait"
+    );
+    assert_eq!(
+        reason(&["--wake", "haltpoll", "--boots", "1"], "host"),
+        "haltpoll and idle-poll are for kernels of Linux guests"
+    );
+    assert_eq!(
+        reason(&["--wake", "idle-poll", "--cpus", "2"], "sim"),
+        "haltpoll and idle-poll are for Linux guests: choose poll:50 for the image"
+    );
+}
+
+/// An idle virtual CPU that polls keeps the only CPU of the machine from the other one.
+#[test]
+#[ignore = "slow: make test-all"]
+fn a_guest_whose_idle_cpus_poll_is_slower_on_one_cpu() {
+    let feature = "polling of idle CPUs in Linux guests";
+    let environment = "sim/kvm/linux";
+    let place = Place::new();
+    if !place.has(environment, feature) {
+        return;
+    }
+    let run = |wake: &str| {
+        let words = ["--workload", "ipc/wake", "--cpus", "2", "--wake", wake];
+        place.measure(&[&["--env", environment][..], &words].concat())
+    };
+    let [halting, polling] = ["halt", "idle-poll"].map(run);
+    let of = |json| fastest(json, environment, "wake");
+    assert!(of(&polling) > 10.0 * of(&halting), "{polling:#}");
+    assert_eq!(cell(&polling, environment, "wake")["boots"], 2, "identical");
+    let options = |json| facts(json, environment)["guest-command-line"].clone();
+    assert!(options(&polling).as_str().unwrap().ends_with(" idle=poll"));
+    // Kernels without the governor are a reason of a skip.
+    let governed = run("haltpoll");
+    let measured = cell(&governed, environment, "wake");
+    match measured["skip"].as_str() {
+        Some(reason) => assert!(reason.contains("CONFIG_CPU_IDLE_GOV_HALTPOLL"), "{reason}"),
+        None => assert!(of(&governed) > of(&halting), "{governed:#}"),
+    }
+}
+
+#[test]
+fn a_shootdown_is_exact_and_costs_more_with_more_cpus() {
+    if !has_qemu("TLB shootdowns on the instruction clock") {
+        return;
+    }
+    let place = Place::new();
+    let figures = ["2", "4", "8"].map(|cpus| {
+        let words = [
+            "--env",
+            "sim",
+            "--workload",
+            "smp/shootdown",
+            "--cpus",
+            cpus,
+        ];
+        let json = place.measure(&words);
+        let measured = cell(&json, "sim", "shootdown");
+        assert_eq!(measured["boots"], 2, "{measured:#}");
+        fastest(&json, "sim", "shootdown")
+    });
+    assert!(
+        figures.is_sorted_by(|fewer, more| fewer < more),
+        "{figures:?}"
+    );
+}
+
+#[test]
+fn a_competitor_for_the_cpus_reports_its_time() {
+    let words =
+        "--env host,sim --workload ipc/wake,smp/shootdown --boots 1 --competitor sched-idle";
+    let words: Vec<_> = words.split(' ').collect();
+    let json = Place::new().measure(&words);
+    let time = facts(&json, "host")["competitor"]
+        .as_str()
+        .unwrap_or_default();
+    assert!(time.contains("% of ") && time.ends_with(" ms"), "{json:#}");
+    assert!(fastest(&json, "host", "wake") > 0.0, "{json:#}");
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
+        assert!(fastest(&json, "host", "shootdown") > 0.0, "{json:#}");
+    }
+    let reason = json["environments"]["sim"]["skip"].as_str();
+    let expected = "--competitor sched-idle is not supported by sim";
+    assert!(
+        reason.is_some_and(|reason| reason.starts_with(expected)),
+        "{json:#}"
     );
 }

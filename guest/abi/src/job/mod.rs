@@ -83,7 +83,7 @@ pub struct Job {
     pub file_mib: u32,
     /// CPUs of the image's machine. Sent only if there are several.
     pub cpus: u32,
-    /// Method by which a CPU of `ipc` waits. Sent only with `ipc`.
+    /// Method by which a CPU of `ipc` or `smp` waits. Sent with `ipc`, and with `smp` if it is not the default.
     pub wake: WakePolicy,
     /// Zeroing of the image's memory. Sent only if it is not the default.
     pub zeroing: Zeroing,
@@ -312,7 +312,9 @@ impl Job {
         if self.cpus != 1 {
             write!(f, " trapline.cpus={}", self.cpus)?;
         }
-        if self.run & Workload::Ipc.set() != 0 {
+        let is_selected = |workload: Workload| self.run & workload.set() != 0;
+        let is_default = self.wake == WakePolicy::Halt;
+        if is_selected(Workload::Ipc) || is_selected(Workload::Smp) && !is_default {
             write!(f, " trapline.wake={}", self.wake)?;
         }
         if self.zeroing != Zeroing::Demand {

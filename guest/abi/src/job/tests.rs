@@ -69,6 +69,26 @@ fn a_job_is_equal_after_formatting_and_parsing() {
 }
 
 #[test]
+fn every_policy_of_waiting_is_sent_with_the_workloads_of_several_cpus() {
+    use WakePolicy::{Halt, HaltPoll, IdlePoll, Mwait, Poll};
+    for wake in [Halt, Poll(7), Mwait, HaltPoll, IdlePoll] {
+        for run in [Op::IpcItem.bit(), Op::SmpPairs.bit()] {
+            let job = Job {
+                run,
+                wake,
+                ..Job::EMPTY
+            };
+            assert_eq!(Job::parse(job.to_string().split(' ')), Ok(job));
+        }
+    }
+    let smp = Job {
+        run: Op::SmpPairs.bit(),
+        ..Job::EMPTY
+    };
+    assert!(!smp.to_string().contains("trapline.wake"));
+}
+
+#[test]
 fn words_without_prefix_are_ignored_and_invalid_ones_rejected() {
     assert_eq!(Job::parse(["console=ttyS0", "quiet"]), Ok(Job::EMPTY));
     for word in [

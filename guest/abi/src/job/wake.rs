@@ -12,6 +12,11 @@ pub enum WakePolicy {
     Poll(u64),
     /// Waits for a write to the semaphore with `monitor` and `mwait`.
     Mwait,
+    /// [`Self::Halt`] in a Linux guest whose kernel polls before it halts a CPU: driver and governor `haltpoll`
+    /// (Linux, Documentation/virt/guest-halt-polling.rst).
+    HaltPoll,
+    /// [`Self::Halt`] in a Linux guest whose kernel never halts a CPU: kernel option `idle=poll`.
+    IdlePoll,
 }
 
 impl WakePolicy {
@@ -20,6 +25,8 @@ impl WakePolicy {
         match (text, text.split_once(':')) {
             ("halt", _) => Some(Self::Halt),
             ("mwait", _) => Some(Self::Mwait),
+            ("haltpoll", _) => Some(Self::HaltPoll),
+            ("idle-poll", _) => Some(Self::IdlePoll),
             (_, Some(("poll", ticks))) => ticks.parse().ok().map(Self::Poll),
             _ => None,
         }
@@ -29,7 +36,7 @@ impl WakePolicy {
     pub const fn poll_ticks(self) -> u64 {
         match self {
             Self::Poll(ticks) => ticks,
-            Self::Halt | Self::Mwait => 0,
+            Self::Halt | Self::Mwait | Self::HaltPoll | Self::IdlePoll => 0,
         }
     }
 }
@@ -40,6 +47,8 @@ impl fmt::Display for WakePolicy {
             Self::Halt => f.write_str("halt"),
             Self::Poll(ticks) => write!(f, "poll:{ticks}"),
             Self::Mwait => f.write_str("mwait"),
+            Self::HaltPoll => f.write_str("haltpoll"),
+            Self::IdlePoll => f.write_str("idle-poll"),
         }
     }
 }

@@ -139,6 +139,15 @@ impl Space {
         self.frames.take_last(bytes).map(|run| run.start)
     }
 
+    /// Exchanges the frames of two pages. TLBs may keep the old translations.
+    ///
+    /// # Safety
+    /// The pages are of blocks that are not released. Other CPUs only read them.
+    pub unsafe fn exchange(&mut self, one: u64, other: u64) {
+        // SAFETY: same contract.
+        unsafe { self.tables.exchange(one, other) }
+    }
+
     /// Releases a block.
     ///
     /// # Safety
@@ -182,6 +191,20 @@ mod tests {
         test(&mut space);
         // SAFETY: allocated above with this layout.
         unsafe { std::alloc::dealloc(ram, layout) };
+    }
+
+    #[test]
+    fn frames_of_pages_in_different_tables_are_exchanged() {
+        with_space(|space| {
+            let block = space.allocate(2 * FRAME, REACH / FRAME - 1).unwrap();
+            let pages = [block.start, block.start + FRAME];
+            assert_eq!(pages[1] % REACH, 0);
+            let before = pages.map(|page| space.tables.frame(page));
+            // SAFETY: allocated above and not used.
+            unsafe { space.exchange(pages[0], pages[1]) };
+            let after = pages.map(|page| space.tables.frame(page));
+            assert_eq!([after[1], after[0]], before);
+        });
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::entry::{
 use super::frames::{Frames, Run, FRAME};
 use core::ops::Range;
 use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Page, neither accessed nor dirty, so that the CPU records whether it is touched.
 const PAGE: u64 = PRESENT | WRITABLE | USER;
@@ -174,6 +175,21 @@ impl Tables {
             }
             at = end;
         }
+    }
+
+    /// Exchanges the frames of two pages. TLBs may keep the old translations.
+    ///
+    /// # Safety
+    /// Both pages were mapped by [`Self::map`]. Other CPUs only read them.
+    pub unsafe fn exchange(&mut self, one: u64, other: u64) {
+        // SAFETY: the pages are mapped, so their tables exist, and are identity-mapped.
+        let mut entry = |page| unsafe {
+            let table = (*self.parent(page) & ADDRESS) as *mut Table;
+            AtomicU64::from_ptr(&raw mut (*table)[index(page, 0)])
+        };
+        let (one, other) = (entry(one), entry(other));
+        let frame = one.swap(other.load(SeqCst), SeqCst);
+        other.store(frame, SeqCst);
     }
 
     /// Returns the entry that points to the lowest-level table of `address`.

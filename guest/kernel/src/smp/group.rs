@@ -1,5 +1,6 @@
 //! Boot CPU and secondary CPUs as those that workloads `ipc` and `smp` measure.
 
+use super::page;
 use crate::cpu::Global;
 use crate::interrupts::{send_wake, Apic};
 use core::arch::asm;
@@ -91,8 +92,11 @@ fn wait_for_write(word: &AtomicU32, seen: u32) {
 /// Returns the CPUs, all `count` of which run. They wait as `policy` says.
 ///
 /// # Errors
-/// They have no `mwait`.
+/// They have no `mwait`, or the policy is that of Linux.
 pub fn cpus(_apic: &Apic, count: u32, policy: WakePolicy) -> Result<&'static dyn Cpus, Reason> {
+    if matches!(policy, WakePolicy::HaltPoll | WakePolicy::IdlePoll) {
+        return Err("haltpoll and idle-poll are for Linux guests: choose poll:50 for the image");
+    }
     let uses_mwait = policy == WakePolicy::Mwait;
     if uses_mwait && __cpuid(1).ecx & HAS_MONITOR == 0 {
         return Err("the CPU does not offer mwait to this machine");
@@ -134,6 +138,16 @@ impl Cpus for Running {
 
     fn wakes(&self) -> u64 {
         WAKES.load(SeqCst)
+    }
+
+    fn page(&self) -> Result<&'static AtomicU64, Reason> {
+        page::word()
+    }
+
+    fn remap(&self, value: u64) -> Result<(), Reason> {
+        page::word()?;
+        page::remap(value, 1..ACTIVE.load(SeqCst));
+        Ok(())
     }
 }
 

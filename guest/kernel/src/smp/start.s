@@ -55,6 +55,19 @@ trapline_take_wake:
     pop rax
     iretq
 
+# Interrupt of another CPU, which has changed the page table (page.rs). Interrupts between CPUs have one stack, because the
+# gates disable interrupts.
+.global trapline_take_invalidate
+trapline_take_invalidate:
+    push rax
+    mov rax, [trapline_remapped_page]
+    invlpg [rax]
+    lock inc dword ptr [trapline_invalidations]
+    mov eax, {END_OF_INTERRUPT}
+    mov dword ptr [rax], 0
+    pop rax
+    iretq
+
 .balign 8
 secondary_idt:
     .short trapline_idt_limit

@@ -36,6 +36,8 @@ trapline_vectors:
     jmp trapline_take_virtio
     .elseif vector == {WAKE_VECTOR}
     jmp trapline_take_wake
+    .elseif vector == {INVALIDATE_VECTOR}
+    jmp trapline_take_invalidate
     .elseif vector == {SPURIOUS_VECTOR}
     iretq
     .elseif vector == 6
@@ -199,7 +201,7 @@ trapline_shared:
     .byte 2
     .elseif vector == {IPI_VECTOR}
     .byte 3
-    .elseif vector == {WAKE_VECTOR}
+    .elseif vector == {WAKE_VECTOR} || vector == {INVALIDATE_VECTOR}
     .byte 3
     .elseif vector == {TIMER_VECTOR}
     .byte 4

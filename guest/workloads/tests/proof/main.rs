@@ -22,7 +22,7 @@ fn every_operation_is_run_and_succeeds() {
 }
 
 /// Defects with an operation that detects each.
-const DETECTED: [(Defect, &str); 74] = [
+const DETECTED: [(Defect, &str); 76] = [
     (Defect::ForgetScratch, "exits/port-out"),
     (Defect::ForgetScratch, "exits/port-in"),
     (Defect::WrongMagic, "exits/mmio-read"),
@@ -95,6 +95,8 @@ const DETECTED: [(Defect, &str); 74] = [
     (Defect::WrongAnswer, "net/udp-64"),
     (Defect::WrongAnswer, "net/packet-64"),
     (Defect::WrongAnswer, "net/packet-ping"),
+    (Defect::KeepTranslation, "smp/shootdown"),
+    (Defect::KeepMapping, "smp/shootdown"),
     (Defect::NeverTick, "irq/own-timer"),
     (Defect::NeverTick, "irq/host-timer"),
 ];
@@ -137,7 +139,8 @@ fn unsupported_operations_are_skipped_with_the_reason_of_the_system() {
     Fake::assert_result(Defect::NoProcesses, "system/page-fault", "Skip");
     Fake::assert_result(Defect::NoSecondCpu, "ipc/item", "Skip");
     Fake::assert_result(Defect::NoThread, "ipc/wake", "Skip");
-    for op in ["smp/pairs", "smp/shared", "smp/triad"] {
+    Fake::assert_result(Defect::NoMemory, "smp/shootdown", "Skip");
+    for op in ["smp/pairs", "smp/shared", "smp/triad", "smp/shootdown"] {
         Fake::assert_result(Defect::NoSecondCpu, op, "Skip");
         Fake::assert_result(Defect::NoThread, op, "Skip");
     }

@@ -1,4 +1,4 @@
-//! Drivers of the devices of a Linux guest for workloads block, files and net, which are modules.
+//! Drivers of the devices of a Linux guest for workloads block, files and net, and of its idle CPUs, which are modules.
 
 use super::Root;
 use trapline_host::Error;
@@ -10,6 +10,7 @@ const DISK: [&str; 2] = ["virtio_mmio", "virtio_blk"];
 const FILES: [&str; 2] = ["crc32c_generic", "ext4"];
 const CARD: [&str; 2] = ["virtio_mmio", "virtio_net"];
 const VSOCK: [&str; 2] = ["virtio_mmio", "vmw_vsock_virtio_transport"];
+const HALTPOLL: [&str; 1] = ["cpuidle_haltpoll"];
 
 /// Devices of a guest, and the file system on its disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Devices {
     pub card: bool,
     /// It has a vsock device.
     pub vsock: bool,
+    /// Its CPUs poll before they halt.
+    pub haltpoll: bool,
 }
 
 /// Returns the initramfs `root` with the drivers of these devices.
@@ -29,20 +32,15 @@ pub struct Devices {
 /// # Errors
 /// A driver is missing.
 pub fn with_drivers(root: &Root, settings: &Settings, devices: Devices) -> Result<Vec<u8>, Error> {
-    let Devices {
-        disk,
-        files,
-        card,
-        vsock,
-    } = devices;
-    let all = [
-        (&DISK, disk),
-        (&FILES, files),
-        (&CARD, card),
-        (&VSOCK, vsock),
+    let all: [(&[&str], bool); 5] = [
+        (&DISK, devices.disk),
+        (&FILES, devices.files),
+        (&CARD, devices.card),
+        (&VSOCK, devices.vsock),
+        (&HALTPOLL, devices.haltpoll),
     ];
     let needed = all.into_iter().filter(|(_, needed)| *needed);
-    let wanted: Vec<_> = needed.flat_map(|(modules, _)| *modules).collect();
+    let wanted: Vec<_> = needed.flat_map(|(modules, _)| modules).copied().collect();
     if wanted.is_empty() {
         return root.bytes();
     }

@@ -14,7 +14,7 @@ use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{memory_file, Error, Facts, Part, TscRate};
 use trapline_model::layers::{Guest, Hypervisor, Level, Vmm};
-use trapline_model::GuestConfig;
+use trapline_model::{GuestConfig, Wake};
 use trapline_sim::qemu;
 use trapline_sim::settings::Settings;
 
@@ -92,6 +92,7 @@ impl GuestCommand for LinuxInVmm {
             files: files::are_read(job),
             card: cards.network || cards.packets,
             vsock: cards.vsock,
+            haltpoll: self.linux.guest.wake == Wake::HaltPoll,
         };
         if devices == Devices::default() {
             return Ok(self.with_initrd(&self.initrd, job));

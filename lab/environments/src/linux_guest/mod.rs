@@ -23,7 +23,7 @@ use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{sha256_of_file, Error, Facts};
 use trapline_model::layers::{Hypervisor, Level};
-use trapline_model::GuestConfig;
+use trapline_model::{GuestConfig, Wake};
 use trapline_sim::kernel::{self, Kernel, Maker};
 use trapline_sim::qemu::Qemu;
 use trapline_sim::settings::Settings;
@@ -85,7 +85,7 @@ impl Linux {
             root: Root::new(settings)?,
             origin,
             guest: *guest,
-            further_options: isolation_option(guest.isolation).to_owned(),
+            further_options: isolation_option(guest.isolation).to_owned() + idle_option(guest.wake),
         })
     }
 
@@ -161,6 +161,16 @@ pub(crate) fn isolation_option(isolation: Isolation) -> &'static str {
     match isolation {
         Isolation::None => "",
         Isolation::Kpti => " pti=on",
+    }
+}
+
+/// Returns the kernel option of a policy of waiting, after a space. That of a module that is built in; `drivers` of the agent
+/// gives it to one that is not.
+fn idle_option(wake: Wake) -> &'static str {
+    match wake {
+        Wake::HaltPoll => " cpuidle_haltpoll.force=1",
+        Wake::IdlePoll => " idle=poll",
+        Wake::Halt | Wake::Poll5 | Wake::Poll50 | Wake::Poll500 | Wake::Mwait => "",
     }
 }
 

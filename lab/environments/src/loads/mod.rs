@@ -5,10 +5,12 @@
 //! failure of the measurement.
 
 mod co_tenant;
+mod competitor;
 mod process;
 mod programs;
 
 pub use co_tenant::{co_tenant_job, CO_TENANT};
+pub use competitor::Competitors;
 pub use programs::{create_vm_command, LoadPrograms, EXITING_JOB};
 
 use crate::environment::SampleSink;

@@ -40,7 +40,8 @@ struct State {
 pub struct Done {
     /// Name of the load.
     pub name: &'static str,
-    cpu_ns: u64,
+    /// CPU time, in nanoseconds.
+    pub cpu_ns: u64,
     done: u64,
     unit: &'static str,
 }
@@ -183,23 +184,31 @@ impl Process {
     /// # Errors
     /// It ended early, or did nothing.
     pub fn end(mut self) -> Result<Done, Error> {
+        let done = self.work()?;
+        // A load with a long unit of work may not have completed one.
+        match done.cpu_ns > 0 {
+            true => Ok(done),
+            false => Err(self.failure("did nothing while the guest was measured")),
+        }
+    }
+
+    /// Returns its work since [`Self::begin`], which may be none.
+    ///
+    /// # Errors
+    /// It ended early.
+    pub fn work(&mut self) -> Result<Done, Error> {
         self.check()?;
         let State { cpu_ns, mut done } = self.state();
         if self.load.counter == WorkCounter::Events {
             self.terminate();
             done = self.exits();
         }
-        let done = Done {
+        Ok(Done {
             name: self.load.name,
             cpu_ns: cpu_ns.saturating_sub(self.before.cpu_ns),
             done: done.saturating_sub(self.before.done),
             unit: self.load.unit,
-        };
-        // A load with a long unit of work may not have completed one.
-        match done.cpu_ns > 0 {
-            true => Ok(done),
-            false => Err(self.failure("did nothing while the guest was measured")),
-        }
+        })
     }
 
     /// Checks that it still runs.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use trapline_host::facts::available_mib;
 use trapline_host::process::Command;
 use trapline_host::{Error, Part, Parts};
-use trapline_model::{Created, Load, Loads, MemoryPages, Population};
+use trapline_model::{Created, Load, Loads, MemoryPages, Population, COMPETITOR};
 
 /// Job of a guest that exits without end: each byte written to a console port is an exit to the VMM.
 pub const EXITING_JOB: &str = "trapline.run=none trapline.console=port trapline.fault=flood";
@@ -64,8 +64,7 @@ impl LoadPrograms {
     /// # Errors
     /// A part, memory or `/dev/kvm` is missing.
     pub fn commands(&self, loads: &Loads, timeout: Duration) -> Result<Vec<LoadCommand>, Error> {
-        // The timeout of a guest begins after the start of its loads.
-        let seconds = timeout.as_secs().saturating_mul(2).clamp(60, 1 << 30);
+        let seconds = seconds(timeout);
         let mut commands = Vec::new();
         for load in loads.programs() {
             match load {
@@ -83,6 +82,18 @@ impl LoadPrograms {
             }
         }
         Ok(commands)
+    }
+
+    /// Returns the program that competes with the guest, and runs for longer than `timeout`.
+    ///
+    /// # Errors
+    /// The agent is missing.
+    pub fn competitor(&self, timeout: Duration) -> Result<LoadCommand, Error> {
+        let command = self.in_agent(Load::Cpu(1), "turns", "cpu", seconds(timeout))?;
+        Ok(LoadCommand {
+            name: COMPETITOR,
+            ..command
+        })
     }
 
     /// Returns a load that the agent runs.
@@ -133,6 +144,11 @@ impl LoadPrograms {
         self.parts.image()?;
         Ok(vmm.arg("--image").arg(&self.image))
     }
+}
+
+/// Returns the longest time of a load in seconds. The timeout of a guest begins after the start of its loads.
+fn seconds(timeout: Duration) -> u64 {
+    timeout.as_secs().saturating_mul(2).clamp(60, 1 << 30)
 }
 
 /// Adds the arguments of a virtual machine with `mib` MiB that populates its memory and ends.

@@ -9,7 +9,7 @@ use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::{Job, Op, Record};
 use trapline_host::process::Command;
 use trapline_host::Parts;
-use trapline_model::{Pin, Sched};
+use trapline_model::{Competitor, Pin, Sched, COMPETITOR};
 
 /// Returns a shell that writes its count as the agent does, and then runs `rest`.
 fn shell(rest: &str) -> LoadCommand {
@@ -108,6 +108,40 @@ fn agent_loads_work_and_their_work_is_a_fact() {
     assert_eq!(names, ["load-0-cpu", "load-1-cpu", "load-2-memory"]);
     for work in facts.0.values() {
         assert!(work.ends_with(" ms of CPU time"), "{work}");
+    }
+}
+
+/// Requires the agent, which 'make build' builds.
+#[test]
+fn competitors_have_the_lowest_priority_and_a_cpu_each() {
+    let Some(programs) = load_programs() else {
+        eprintln!("skipped: no parts here; build them with 'make build'");
+        return;
+    };
+    let affinity = Affinity::choose(Pin::Free, Sched::Other).unwrap();
+    let start = |which| Competitors::start(which, &programs, &affinity, &limits()).unwrap();
+    let mut facts = Facts(BTreeMap::new());
+    let mut none = start(Competitor::None);
+    none.begin();
+    none.end(&mut facts).unwrap();
+    assert_eq!(facts.0, BTreeMap::new());
+    let mut running = start(Competitor::SchedIdle);
+    running.begin();
+    let cpus = affinity.guest_cpus();
+    let pids: Vec<i32> = running.pids().collect();
+    assert_eq!(pids.len(), cpus.len());
+    for (pid, cpu) in pids.iter().zip(cpus) {
+        // SAFETY: takes a number.
+        let policy = unsafe { libc::sched_getscheduler(*pid) };
+        assert_eq!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_IDLE);
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let allowed = format!("Cpus_allowed_list:\t{cpu}\n");
+        assert!(status.contains(&allowed), "{status}");
+    }
+    running.end(&mut facts).unwrap();
+    assert!(facts.0[COMPETITOR].contains("% of "), "{:?}", facts.0);
+    for pid in pids {
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
     }
 }
 

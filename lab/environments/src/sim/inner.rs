@@ -15,7 +15,7 @@ use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts, Part};
 use trapline_model::layers::{Level, QemuMachine, Vmm};
-use trapline_model::GuestConfig;
+use trapline_model::{GuestConfig, Wake};
 use trapline_sim::base::Base;
 use trapline_sim::initramfs::{add_as, add_program, Archive};
 use trapline_sim::kernel::Maker;
@@ -70,6 +70,7 @@ impl InnerLinux {
             files: guest.file_mib != 0,
             card: guest.network || guest.packets,
             vsock: guest.vsock,
+            haltpoll: guest.wake == Wake::HaltPoll,
         };
         let initrd = with_drivers(&linux.root, settings, devices)?;
         Ok(Self {

@@ -1,12 +1,23 @@
 //! Threads as the CPUs of the fake kernel.
 
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use super::Defect;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use trapline_workloads::semaphore::Cpu;
 use trapline_workloads::{Cpus, Reason};
 
-/// Four threads.
-pub struct Threads;
+/// Four threads, and a page that all of them read.
+pub struct Threads {
+    page: AtomicU64,
+    defect: Defect,
+}
+
+impl Threads {
+    pub fn new(defect: Defect) -> Self {
+        let page = AtomicU64::new(0);
+        Self { page, defect }
+    }
+}
 
 /// A second CPU that does not run.
 pub struct NoThread;
@@ -34,6 +45,23 @@ impl Cpus for Threads {
     fn wakes(&self) -> u64 {
         0
     }
+
+    fn page(&self) -> Result<&'static AtomicU64, Reason> {
+        // SAFETY: never released, see `cpus` of the fake.
+        Ok(unsafe { AtomicU64::from_ptr(self.page.as_ptr()) })
+    }
+
+    fn remap(&self, value: u64) -> Result<(), Reason> {
+        match self.defect {
+            Defect::NoMemory if value == 0 => Err("there is no memory for a page"),
+            Defect::KeepMapping if value > 2 => Err("the page cannot be mapped"),
+            Defect::KeepTranslation if value > 2 => Ok(()),
+            _ => {
+                self.page.store(value, SeqCst);
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Cpus for NoThread {
@@ -52,6 +80,15 @@ impl Cpus for NoThread {
 
     fn wakes(&self) -> u64 {
         0
+    }
+
+    fn page(&self) -> Result<&'static AtomicU64, Reason> {
+        static PAGE: AtomicU64 = AtomicU64::new(0);
+        Ok(&PAGE)
+    }
+
+    fn remap(&self, _: u64) -> Result<(), Reason> {
+        Ok(())
     }
 }
 

@@ -68,6 +68,7 @@ pub enum Defect {
     NoNetwork,
     NoSecondCpu,
     NoThread,
+    KeepTranslation,
     SlowFirst,
 }
 

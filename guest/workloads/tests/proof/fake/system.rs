@@ -56,7 +56,7 @@ impl System for Fake {
         match self.defect {
             Defect::NoSecondCpu => Err("there is one CPU"),
             Defect::NoThread => Ok(&NoThread),
-            _ => Ok(&Threads),
+            defect => Ok(Box::leak(Box::new(Threads::new(defect)))),
         }
     }
     fn start_peer(&mut self) -> Result<(), Reason> {

@@ -1,0 +1,33 @@
+//! CPU time and energy of the host beside a guest: what it left to a competitor for its CPUs (`--competitor`), and what the
+//! processor packages used.
+
+use crate::document::{Look, Marker, Section};
+use crate::report::Report;
+use trapline_model::{Clock, EnvironmentId, COMPETITOR, ENERGY};
+use trapline_stats::Cell;
+
+/// Facts and their titles.
+const FACTS: [(&str, &str); 2] = [
+    (COMPETITOR, "competitor"),
+    (ENERGY, "energy of the processor packages"),
+];
+
+/// Returns the facts by environment, if there are any.
+pub fn sections(report: &Report, _: &[Cell], clock: Clock) -> Vec<Section> {
+    let mut section = Section::new("CPU time and energy of the host", "during the first boot");
+    for environment in EnvironmentId::all().filter(|id| id.clock() == clock) {
+        let Some(facts) = report.summary.facts.get(&environment) else {
+            continue;
+        };
+        for (fact, title) in FACTS {
+            if let Some(value) = facts.get(fact) {
+                let subject = Marker::Subject(environment.to_string());
+                section.note(subject, &format!("{title}: {value}"), Look::Plain);
+            }
+        }
+    }
+    match section.blocks.is_empty() {
+        true => Vec::new(),
+        false => vec![section],
+    }
+}
