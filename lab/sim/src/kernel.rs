@@ -72,7 +72,7 @@ const IMAGE: &str = "vmlinuz";
 /// File in the directory of a kernel that was named: it is not the one that is used without a name.
 const NAMED: &str = "named";
 
-/// What surrounds a version in the names of packages: none if all of it is given, Debian cloud, Debian, Ubuntu.
+/// Prefixes and suffixes of a version in the names of packages: none if all of it is given, Debian cloud, Debian, Ubuntu.
 const FORMS: [(&str, &str); 5] = [
     ("", ""),
     ("linux-image-", ""),

@@ -80,7 +80,7 @@ fn serve_loopback() -> io::Result<()> {
         server.listener.local_addr()?,
         server.datagrams.local_addr()?,
     );
-    // Without its loopback there is no vsock, and nobody connects to port 0.
+    // Without its loopback there is no vsock, and no connection to port 0.
     let vsock = vsock::listen(libc::VMADDR_CID_LOCAL, libc::VMADDR_PORT_ANY).ok();
     let port = vsock.as_ref().map_or(Ok(0), vsock::port)?;
     println!("{} {} {port}", tcp.port(), udp.port());

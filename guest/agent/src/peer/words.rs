@@ -30,13 +30,13 @@ pub struct Cards<'a> {
 /// Another guest on the other side of a network card.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Neighbour<'a> {
-    /// What is between both.
+    /// Connection between both.
     pub way: Way<'a>,
     /// Command of the other guest.
     pub guest: &'a [String],
 }
 
-/// What is between two guests.
+/// Connection between two guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way<'a> {
     /// `trapline-switch`, by its path.
