@@ -187,8 +187,9 @@ fn incomparable_sides_are_rejected_with_a_remedy() {
         ("host:agent=/no/agent host", "agent=/no/agent: no such file"),
         (
             "sim/kvm:kernel=/bin/sh sim/kvm",
-            "kernel=FILE and modules=DIR go together",
+            "kernel=/bin/sh: there are no modules beside it",
         ),
+        ("sim/kvm:modules=/ sim/kvm", "modules=DIR without a kernel"),
         ("custom host", "custom cannot be measured"),
         ("host host --concurrent", "not supported by stream"),
         ("sim sim --concurrent", "not supported by exact clocks"),
