@@ -234,3 +234,27 @@ fn user_mode_linux_ends_with_trapline() {
     let is_clean = home.is_none_or(|home| !home.join(".uml").exists());
     assert!(is_clean || on_path("linux.uml").is_some());
 }
+
+#[test]
+fn a_kernel_is_named_by_its_version() {
+    if !has_qemu("a kernel that is named") {
+        return;
+    }
+    let place = Place::new();
+    let words = ["--env", "sim/kvm", "--workload", "exits/port-out"];
+    let json = place.measure(&words);
+    // `package linux-image-VERSION_...`, unless the user has given a file.
+    let origin = json["environments"]["sim/kvm"]["facts"]["l1-kernel"].as_str();
+    let origin = origin.expect("fact of the machine's kernel");
+    let package = origin.strip_prefix("package ").expect("a package");
+    let (name, _) = package.split_once('_').expect("a version");
+    let version = name.strip_prefix("linux-image-").expect("a kernel");
+    for kernel in [name, version] {
+        let named = place.measure(&[&words[..], &["--kernel", kernel]].concat());
+        assert_eq!(named["cells"][0]["estimate"], json["cells"][0]["estimate"]);
+    }
+    let unknown = place.run(&[&["run"], &words[..], &["--kernel", "0.0.0-0"]].concat());
+    let text = unknown.stdout + &unknown.stderr;
+    let message = "neither a file nor a kernel package";
+    assert!(text.contains(message), "{text}");
+}
