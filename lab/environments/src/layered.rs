@@ -15,7 +15,7 @@ use trapline_host::{facts, sha256_of_file, toolchain, Error, Facts, GuestImage, 
 use trapline_model::layers::Machine;
 use trapline_model::{EnvironmentId, GuestConfig, Unavailable};
 use trapline_sim::capabilities::{check_counting, check_nesting};
-use trapline_sim::kernel::Maker;
+use trapline_sim::kernel::{self, Maker};
 use trapline_sim::machine;
 use trapline_sim::qemu::{self, Qemu};
 use trapline_sim::settings::Settings;
@@ -80,13 +80,13 @@ impl Layered {
             Need::CustomVmm => self.vmm()?.program().map(drop),
             Need::Kvm => kvm::check(),
             Need::Ring0 => kvm::check_ring0(),
-            Need::GuestLinux => sim::check_kernel(&self.settings, Maker::Amd),
+            Need::GuestLinux => kernel::check(&self.settings, Maker::Amd),
             Need::Uml => linux_guest::check_uml(&self.settings.cache),
             Need::Tracing => tracing::check(),
             Need::Counting => check_counting(&self.steady_qemu()?),
             Need::Linux => {
                 check_nesting(&self.steady_qemu()?)?;
-                sim::check_kernel(&self.settings, Maker::Amd)
+                kernel::check(&self.settings, Maker::Amd)
             }
             Need::Nesting => check_nesting(&self.steady_qemu()?),
             Need::Nova => self.settings.nova().map(drop),
@@ -97,7 +97,7 @@ impl Layered {
             Need::NestedXen => sim::check_xen(&self.settings),
             Need::XenDeviceModel => sim::check_xen_device_model(&self.settings),
             Need::Bochs => Bochs::find().map(drop),
-            Need::IntelLinux => sim::check_kernel(&self.settings, Maker::Intel),
+            Need::IntelLinux => kernel::check(&self.settings, Maker::Intel),
             Need::IntelXen => sim::check_xen(&self.settings),
         }
     }

@@ -31,7 +31,8 @@ pub fn of(
         without_exits(environment).map(|reason| (Workload::Exits.set(), reason)),
         without_disk(environment).map(|reason| (block::operations() | files::operations(), reason)),
         (operations & block::operations() != 0).then_some((files::operations(), ONE_DISK)),
-        without_network(environment).map(|reason| (net::operations(), reason)),
+        without_network(environment)
+            .map(|reason| (net::operations() | net::vsock_operations(), reason)),
         without_sent_file(environment).map(|reason| (Op::SendFile.bit(), reason)),
         without_packets(environment).map(|reason| (packet::operations(), reason)),
         without_vsock(environment).map(|reason| (net::vsock_operations(), reason)),
@@ -161,19 +162,20 @@ fn without_disk(environment: EnvironmentId) -> Option<&'static str> {
 
 /// Returns why there is no file that can be sent. Without a network there is another reason.
 fn without_sent_file(environment: EnvironmentId) -> Option<&'static str> {
-    let is_image = environment.supports_network() && !environment.has_processes();
-    is_image.then_some(
+    is_image_with_network(environment).then_some(
         "the image has no file in memory while it has a network card: measure host, sim/linux, kvm/linux or sim/kvm/linux",
     )
 }
 
-/// Returns why there is no peer over vsock.
+/// Returns why there is no peer over vsock. Without a network there is another reason.
 fn without_vsock(environment: EnvironmentId) -> Option<&'static str> {
-    let is_image = environment.supports_network() && !environment.has_processes();
-    match is_image {
-        true => Some("the image has no driver for vsock: measure host, sim/linux, kvm/linux or sim/kvm/linux"),
-        false => without_network(environment),
-    }
+    is_image_with_network(environment).then_some(
+        "the image has no driver for vsock: measure host, sim/linux, kvm/linux or sim/kvm/linux",
+    )
+}
+
+fn is_image_with_network(environment: EnvironmentId) -> bool {
+    environment.supports_network() && !environment.has_processes()
 }
 
 /// Returns why two guests cannot be connected.

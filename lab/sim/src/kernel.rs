@@ -72,13 +72,16 @@ const IMAGE: &str = "vmlinuz";
 /// File in the directory of a kernel that was named: it is not the one that is used without a name.
 const NAMED: &str = "named";
 
+/// Prefix of the names of kernel packages.
+const PREFIX: &str = "linux-image-";
+
 /// Prefixes and suffixes of a version in the names of packages: none if all of it is given, Debian cloud, Debian, Ubuntu.
 const FORMS: [(&str, &str); 5] = [
     ("", ""),
-    ("linux-image-", ""),
-    ("linux-image-", "-cloud-amd64"),
-    ("linux-image-", "-amd64"),
-    ("linux-image-", "-generic"),
+    (PREFIX, ""),
+    (PREFIX, "-cloud-amd64"),
+    (PREFIX, "-amd64"),
+    (PREFIX, "-generic"),
 ];
 
 /// Returns the kernel of the settings, or else the distribution's.
@@ -126,14 +129,20 @@ pub fn given(image: &Path, modules: &Path, maker: Maker) -> Result<Kernel, Error
     })
 }
 
+/// Returns the packages that a name or version can mean.
+fn candidates(name: &str) -> impl Iterator<Item = String> + '_ {
+    let forms = FORMS.into_iter();
+    let packages = forms.map(move |(before, behind)| format!("{before}{name}{behind}"));
+    packages.filter(|package| package.starts_with(PREFIX))
+}
+
 /// Returns the directory of the kernel of a package or version in the cache.
 fn named_in_cache(cache: &Path, name: &str, maker: Maker) -> Option<PathBuf> {
-    let is_complete = |path: &Path| is_complete(path, maker);
-    FORMS.into_iter().find_map(|(before, behind)| {
-        let package = format!("{before}{name}{behind}_");
+    candidates(name).find_map(|package| {
+        let start = format!("{package}_");
         package::newest_in(&kernels(cache), |path| {
             let file = path.file_name().unwrap_or_default().to_string_lossy();
-            file.starts_with(&package) && is_complete(path)
+            file.starts_with(&start) && is_complete(path, maker)
         })
     })
 }
@@ -143,13 +152,9 @@ fn named_in_cache(cache: &Path, name: &str, maker: Maker) -> Option<PathBuf> {
 /// # Errors
 /// The distribution has none.
 fn known_package(name: &str) -> Result<String, Error> {
-    let forms = FORMS.map(|(before, behind)| format!("{before}{name}{behind}"));
-    let mut packages = forms
-        .iter()
-        .filter(|package| package.starts_with("linux-image-"));
-    let known = package::with_prefix("linux-image-")?;
-    let found = packages.find(|package| known.contains(package));
-    found.cloned().ok_or_else(|| {
+    let known = package::with_prefix(PREFIX)?;
+    let found = candidates(name).find(|package| known.contains(package));
+    found.ok_or_else(|| {
         Error::missing(
             format!("--kernel {name}: neither a file nor a kernel package of this distribution"),
             "sudo apt-get update; apt-cache pkgnames linux-image- lists the packages",
@@ -256,7 +261,7 @@ fn with_modules(image: String) -> Result<Vec<String>, Error> {
 /// # Errors
 /// `apt-cache` cannot be run.
 pub fn modules_package(image: &str) -> Result<Option<String>, Error> {
-    let modules = image.replacen("linux-image-", "linux-modules-", 1);
+    let modules = image.replacen(PREFIX, "linux-modules-", 1);
     let known = package::with_prefix(&modules)?;
     Ok(known.contains(&modules).then_some(modules))
 }
@@ -278,9 +283,8 @@ pub fn newest_image(metapackages: &[&str]) -> Result<String, Error> {
 
 /// Returns the kernel package among the dependencies of a metapackage.
 fn concrete_image(dependencies: &[String]) -> Option<String> {
-    let is_image = |name: &&String| {
-        name.starts_with("linux-image-") && name.contains(|c: char| c.is_ascii_digit())
-    };
+    let is_image =
+        |name: &&String| name.starts_with(PREFIX) && name.contains(|c: char| c.is_ascii_digit());
     dependencies.iter().find(is_image).cloned()
 }
 
@@ -290,8 +294,7 @@ fn download(cache: &Path, packages: &[String], maker: Maker) -> Result<PathBuf, 
     fs::create_dir_all(&kernels).map_err(Error::file(&kernels))?;
     let work = WorkDirectory::create(&kernels)?;
     package::download(packages.iter().map(String::as_str), work.path())?;
-    let name =
-        package::unpack_all(work.path(), "linux-image-")?.unwrap_or_else(|| packages[0].clone());
+    let name = package::unpack_all(work.path(), PREFIX)?.unwrap_or_else(|| packages[0].clone());
     let complete = work.path().join("complete");
     let unpacked = work.path().join("unpacked");
     lay_out(&unpacked, &complete, &packages[0], maker)?;

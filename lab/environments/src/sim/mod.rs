@@ -161,14 +161,6 @@ fn innermost_contents(
     }
 }
 
-/// Checks that a kernel for the machine's Linux is in the cache or can be downloaded.
-///
-/// # Errors
-/// It cannot.
-pub(crate) fn check_kernel(settings: &Settings, maker: Maker) -> Result<(), Error> {
-    kernel::check(settings, maker)
-}
-
 /// The agent as a process of the machine's Linux.
 struct Agent {
     /// Size of the large file that it reads, in MiB; 0 if it reads no files.
