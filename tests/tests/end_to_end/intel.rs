@@ -19,15 +19,20 @@ fn profile(place: &Place, environment: &str, operation: &str) -> (String, Value)
     (result.stdout, json)
 }
 
+/// Share of a figure by which it may change in a profiled boot: an interrupt of the timer can be taken some
+/// instructions elsewhere (docs/internals/profiles.md).
+const TIMER_SHARE: f64 = 1e-4;
+
 #[track_caller]
 fn assert_explains(profile: &Value, figure: f64) {
     assert_eq!(profile["residual"], 0, "{profile:#}");
-    assert_eq!(
-        profile["total"].as_f64(),
-        Some(figure),
-        "profiling changes the figure"
+    let total = profile["total"].as_f64().expect("total is a number");
+    assert!((total_insn(profile) - total).abs() < 1e-6, "{profile:#}");
+    let change = (total - figure).abs();
+    assert!(
+        change <= TIMER_SHARE * figure,
+        "profiling changes the figure: {figure} to {total}"
     );
-    assert!((total_insn(profile) - figure).abs() < 1e-6, "{profile:#}");
 }
 
 #[test]
