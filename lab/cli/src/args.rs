@@ -41,7 +41,7 @@ pub use run::{OutputOptions, RunArgs, RunOptions, SizeOptions, StoreOptions};
 
 use clap::builder::PossibleValue;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use names::{environment_parser, workload_parser};
+use names::{config_parser, environment_parser, workload_parser};
 use pages::after_help;
 
 /// Measures the cost of virtualization, to the instruction.

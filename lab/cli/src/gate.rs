@@ -12,6 +12,7 @@ use trapline_model::{names, request, Scheduling};
 use trapline_runner::counters::Counters;
 use trapline_runner::exact::{explain_changes, measure, require_exact, require_figures};
 use trapline_runner::profiles::Profiler;
+use trapline_runner::run::default_configs;
 use trapline_runner::{Failure, Status};
 use trapline_store::Store;
 
@@ -28,8 +29,8 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
     };
     let (mut store, session) = open(&args.run_options)?;
     let context = session.context();
-    let settings = context.inventory.settings();
-    let counters = Counters::find(settings, &args.environments, false);
+    let configs = default_configs(&args.environments);
+    let counters = Counters::find(context.inventory, &configs, false);
     let counters = counters
         .inspect_err(|error| context.note(&format!("the baseline has no profiles: {error}")))
         .ok();

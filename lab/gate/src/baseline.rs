@@ -5,7 +5,7 @@ use crate::kept_profile::{self, KeptProfile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trapline_abi::{Direction, Op, OpSet};
-use trapline_model::{names, EnvironmentId, Scheduling};
+use trapline_model::{names, Config, EnvironmentId, Scheduling};
 use trapline_profile::Profile;
 use trapline_stats::{Cell, Figure, Summary, Value};
 
@@ -119,9 +119,9 @@ impl Baseline {
     }
 
     /// Adds the profiles of figures.
-    pub fn add_profiles(&mut self, profiles: &BTreeMap<(EnvironmentId, Op), Profile>) {
-        for ((environment, op), profile) in profiles {
-            let kept = self.environments.get_mut(environment.name());
+    pub fn add_profiles(&mut self, profiles: &BTreeMap<(Config, Op), Profile>) {
+        for ((config, op), profile) in profiles {
+            let kept = self.environments.get_mut(config.environment.name());
             if let Some(kept) = kept.filter(|kept| kept.figure(&names::path(*op)).is_some()) {
                 kept.profiles
                     .insert(names::path(*op), kept_profile::keep(profile));

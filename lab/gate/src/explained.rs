@@ -5,7 +5,7 @@ use crate::compare::{Comparison, Row, Verdict};
 use crate::kept_profile::{FunctionChanges, KeptProfile};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::Op;
-use trapline_model::EnvironmentId;
+use trapline_model::{Config, EnvironmentId};
 use trapline_profile::Profile;
 
 impl Comparison {
@@ -23,11 +23,11 @@ impl Comparison {
     pub fn explain(
         &mut self,
         baseline: &Baseline,
-        profiles: &BTreeMap<(EnvironmentId, Op), Profile>,
+        profiles: &BTreeMap<(Config, Op), Profile>,
     ) {
         for row in &mut self.rows {
             let now =
-                Op::from_path(&row.operation).and_then(|op| profiles.get(&(row.environment, op)));
+                Op::from_path(&row.operation).and_then(|op| profiles.get(&(row.environment.into(), op)));
             if let (Some(kept), Some(now)) = (kept_of(baseline, row), now) {
                 row.explained = Some(FunctionChanges::of(kept, now));
             }
@@ -108,7 +108,7 @@ mod tests {
         let baseline = baseline(&before);
         let mut compared = comparison(38.0, 57.0);
         assert_eq!(compared.to_explain(&baseline), [ID]);
-        compared.explain(&baseline, &BTreeMap::from([((ID, Op::PortOut), after)]));
+        compared.explain(&baseline, &BTreeMap::from([((ID.into(), Op::PortOut), after)]));
         let explained = compared.rows[0].explained.as_ref().unwrap();
         let changes: Vec<_> = explained
             .changes
@@ -126,7 +126,7 @@ mod tests {
         let mut baseline = baseline(&before);
         let mut same = comparison(30.0, 30.0);
         assert_eq!(same.to_explain(&baseline), []);
-        same.explain(&baseline, &BTreeMap::from([((ID, Op::PortOut), before)]));
+        same.explain(&baseline, &BTreeMap::from([((ID.into(), Op::PortOut), before)]));
         assert_eq!(same.rows[0].explained, None);
         baseline
             .environments

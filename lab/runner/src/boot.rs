@@ -87,7 +87,9 @@ impl Execution<'_> {
         let Some(counters) = self.options.counters else {
             return boot_in(entry.environment.as_ref());
         };
-        let counted = counters.attach(boot.environment)?;
+        let inventory = self.context.inventory.with_files_of(&boot.overrides);
+        let settings = inventory.settings();
+        let counted = counters.attach(boot.environment, settings)?;
         let booted = boot_in(counted.environment.as_ref());
         counters.store(boot, &counted);
         booted

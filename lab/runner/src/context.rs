@@ -5,6 +5,7 @@ use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use trapline_model::Overrides;
 
 /// Shared by all runs of a command.
 #[derive(Clone, Copy)]
@@ -24,6 +25,14 @@ pub struct RunContext<'a> {
 }
 
 impl RunContext<'_> {
+    /// Returns the same context with the files of these settings.
+    pub fn with_files_of(&self, overrides: &Overrides) -> Self {
+        Self {
+            inventory: self.inventory.with_files_of(overrides),
+            ..*self
+        }
+    }
+
     /// Reports a remark.
     pub fn note(&self, text: &str) {
         self.events.handle(RunEvent::Note(text));

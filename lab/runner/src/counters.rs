@@ -2,16 +2,17 @@
 //! Bochs whose debugger output is read. The counts are kept by boot.
 
 use crate::failure::Failure;
+use crate::inventory::Inventory;
 use crate::symbols::machine_of;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use trapline_environments::{EnvError, Environment, Plugin, Settings, Trace};
-use trapline_model::{Clock, EnvironmentId, PlannedBoot};
+use trapline_model::{Clock, Config, EnvironmentId, PlannedBoot};
 use trapline_profile::bochs_trace::TraceReader;
 use trapline_profile::{format, Window};
 
-/// Environment and replicate of a boot.
-type Key = (EnvironmentId, u32);
+/// Configuration and replicate of a boot.
+type Key = (Config, u32);
 
 /// The counts of a boot, or the failure to read them.
 type Counted = Result<Vec<Window>, Failure>;
@@ -21,7 +22,6 @@ const REBUILD: &str = "'make build' rebuilds the lab and the plugin";
 
 /// Instruction counters, and their counts so far.
 pub struct Counters {
-    settings: Settings,
     /// For environments that QEMU simulates, if there are any.
     plugin: Option<Plugin>,
     stacks: bool,
@@ -68,33 +68,37 @@ impl Counter {
 }
 
 impl Counters {
-    /// Creates counters for `environments`. The plugin records call stacks if `stacks` is set.
+    /// Creates counters for `configs`. The plugin records call stacks if `stacks` is set.
     ///
     /// # Errors
-    /// The plugin is required but missing, or QEMU cannot load it.
-    pub fn find(
-        settings: &Settings,
-        environments: &[EnvironmentId],
-        stacks: bool,
-    ) -> Result<Self, EnvError> {
-        let is_qemu = |id: &EnvironmentId| id.clock() == Clock::Insn;
-        let plugin = match environments.iter().any(is_qemu) {
-            true => Some(settings.load_plugin(&format::ready())?),
-            false => None,
-        };
+    /// The plugin is required but missing, or a QEMU cannot load it.
+    pub fn find(inventory: &Inventory, configs: &[Config], stacks: bool) -> Result<Self, EnvError> {
+        let on_qemu = configs.iter();
+        let on_qemu = on_qemu.filter(|config| config.environment.clock() == Clock::Insn);
+        let qemus: BTreeMap<_, _> = on_qemu
+            .map(|config| inventory.with_files_of(&config.overrides).settings())
+            .map(|settings| (&settings.qemu, settings))
+            .collect();
+        let mut plugin = None;
+        for settings in qemus.into_values() {
+            plugin = Some(settings.load_plugin(&format::ready())?);
+        }
         Ok(Self {
-            settings: settings.clone(),
             plugin,
             stacks,
             counted: Mutex::default(),
         })
     }
 
-    /// Returns the environment of a boot with a counter.
+    /// Returns the environment of a boot, made from `settings`, with a counter.
     ///
     /// # Errors
     /// Memory for the counts cannot be allocated, or instructions cannot be counted there.
-    pub fn attach(&self, id: EnvironmentId) -> Result<CountedEnvironment, EnvError> {
+    pub fn attach(
+        &self,
+        id: EnvironmentId,
+        settings: &Settings,
+    ) -> Result<CountedEnvironment, EnvError> {
         let levels = id.stack().levels.len();
         let is_nested = id.stack().is_nested();
         let words = [
@@ -118,7 +122,7 @@ impl Counters {
                 )))
             }
         };
-        let settings = counter.settings(&self.settings);
+        let settings = counter.settings(settings);
         Ok(CountedEnvironment {
             environment: trapline_environments::environment(id, &settings),
             counter,
@@ -129,18 +133,18 @@ impl Counters {
     pub fn store(&self, boot: &PlannedBoot, environment: &CountedEnvironment) {
         let windows = environment.counter.windows();
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        counted.insert((boot.environment, boot.replicate), windows);
+        counted.insert((boot.config(), boot.replicate), windows);
     }
 
     /// Removes and returns the counts of a boot, which are large.
     ///
     /// # Errors
     /// There are none, or they cannot be read.
-    pub fn take(&self, environment: EnvironmentId, replicate: u32) -> Result<Vec<Window>, Failure> {
+    pub fn take(&self, config: &Config, replicate: u32) -> Result<Vec<Window>, Failure> {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let windows = counted.remove(&(environment, replicate));
+        let windows = counted.remove(&(config.clone(), replicate));
         let missing = || Err(Failure::new("no instructions were counted").help(REBUILD));
         let windows = windows.unwrap_or_else(missing);
-        windows.map_err(|failure| failure.about(environment.name()))
+        windows.map_err(|failure| failure.about(&config.to_string()))
     }
 }

@@ -59,7 +59,8 @@ pub fn measure(
         counters,
         ..BootOptions::default()
     };
-    let request = run::exact_request(environments, operations, context.inventory);
+    let configs = run::default_configs(environments);
+    let request = run::exact_request(&configs, operations, context.inventory);
     let run = run::perform(store, &request, context, &options)?;
     context.interrupt.check()?;
     match run.skips.first() {
@@ -119,7 +120,8 @@ pub fn explain_changes(
         stacks: false,
         lines: false,
     };
-    let counted = profiler.profile(&environments, baseline.operations())?;
+    let configs = run::default_configs(&environments);
+    let counted = profiler.profile(&configs, baseline.operations())?;
     comparison.explain(baseline, &counted.profiles);
     Ok(())
 }

@@ -58,7 +58,7 @@ impl EnvironmentEntry {
     fn check(&self) -> Result<(), Unavailable> {
         match self.overrides.unsupported_options(self.id) {
             Some(reason) => Err(Unavailable::new(reason)),
-            None => self.environment.check(&guest(self.id, &self.overrides)),
+            None => self.environment.check(&guest(&self.id.into(), &self.overrides)),
         }
     }
 }
@@ -126,9 +126,9 @@ impl Inventory {
         self.sched
     }
 
-    /// Returns the configuration of this environment's guest.
-    pub fn guest(&self, id: EnvironmentId) -> GuestConfig {
-        guest(id, &self.overrides)
+    /// Returns the guest of a configuration.
+    pub fn guest(&self, config: &Config) -> GuestConfig {
+        guest(config, &self.overrides)
     }
 
     /// Returns the reason why an environment is unavailable, if it is.
@@ -224,12 +224,12 @@ impl Inventory {
     }
 }
 
-/// Returns the configuration of an environment's guest in plans. The environment supports the settings. A guest that
+/// Returns the guest of a configuration in plans. The environment supports the settings. A guest that
 /// is too small for its work has no boots, and the plan says why: it is checked as the default one.
-fn guest(id: EnvironmentId, overrides: &Overrides) -> GuestConfig {
+fn guest(config: &Config, overrides: &Overrides) -> GuestConfig {
     let plan = expand::expand(&Request {
-        configs: vec![id.into()],
-        ready: vec![id.into()],
+        configs: vec![config.clone()],
+        ready: vec![config.clone()],
         operations: usual_operations(),
         boots: Some(1),
         overrides: overrides.clone(),

@@ -19,13 +19,13 @@ use trapline_store::{NewRun, Run, RunId, RunInfo, Store};
 /// Returns a request for exact figures. They do not depend on the seed, and further boots or samples
 /// would repeat them.
 pub fn exact_request(
-    environments: &[EnvironmentId],
+    configs: &[Config],
     operations: OpSet,
     inventory: &Inventory,
 ) -> Request {
     Request {
-        configs: default_configs(environments),
-        ready: default_configs(environments),
+        configs: configs.to_vec(),
+        ready: configs.to_vec(),
         operations,
         // A whole workload names none of its operations.
         named: match operations & populate::operations() == populate::operations() {

@@ -11,7 +11,7 @@ use trapline_abi::OpSet;
 use trapline_environments::sim::{xen_code, XenCode};
 use trapline_environments::symbols::{locate, CodeAddresses};
 use trapline_environments::{Limits, Part};
-use trapline_model::EnvironmentId;
+use trapline_model::{Config, EnvironmentId};
 use trapline_profile::symbols::{
     build_id, code_ranges, lowest_address, mappings, ElfError, Mapping,
 };
@@ -38,19 +38,20 @@ pub fn machine_of(environment: EnvironmentId) -> AddressLayout {
 /// Names of components.
 pub type Components = BTreeSet<String>;
 
-/// Reads the symbols of `environment`, of the boots with these operations. Missing debug files of the components `fetched` are
+/// Reads the symbols of `config`, of the boots with these operations. Missing debug files of the components `fetched` are
 /// downloaded.
 ///
 /// # Errors
 /// A file cannot be read, or the machine does not report where its code lies.
 pub fn of(
     context: &RunContext<'_>,
-    environment: EnvironmentId,
+    config: &Config,
     watch: &Limits,
     fetched: &Components,
     operations: OpSet,
 ) -> Result<Symbols, Failure> {
-    let mut reader = Reader::new(context);
+    let environment = config.environment;
+    let mut reader = Reader::new(context, config);
     reader.operations = operations;
     reader.fetched.clone_from(fetched);
     reader.add_executed_programs();
@@ -68,7 +69,7 @@ pub fn of(
         reader.add_nova()?;
         return Ok(reader.symbols);
     }
-    let located = reader.locate(environment, watch)?;
+    let located = reader.locate(watch)?;
     match machine_of(environment) {
         AddressLayout::Xen => {
             reader.add_dom0_kernel(AddressSpace::Kernel, &located.kernel);
@@ -104,27 +105,29 @@ pub fn of_irq_path(
     environment: EnvironmentId,
     watch: &Limits,
 ) -> Result<Symbols, Failure> {
-    let mut reader = Reader::new(context);
+    let config = environment.into();
+    let mut reader = Reader::new(context, &config);
     reader.add(AddressSpace::Guest, "guest", Part::Image)?;
     if environment.is_xen() {
         reader.add_hypervisor(AddressSpace::Hypervisor)?;
     } else {
-        let located = reader.locate(environment, watch)?;
+        let located = reader.locate(watch)?;
         reader.add_kernel(&located);
     }
     Ok(reader.symbols)
 }
 
-/// Returns the files of an environment's image, programs and libraries by component.
+/// Returns the files of a configuration's image, programs and libraries by component.
 ///
 /// # Errors
 /// See [`of`].
 pub fn program_files(
     context: &RunContext<'_>,
-    environment: EnvironmentId,
+    config: &Config,
     watch: &Limits,
 ) -> Result<BTreeMap<String, PathBuf>, Failure> {
-    let reader = Reader::new(context);
+    let environment = config.environment;
+    let reader = Reader::new(context, config);
     let parts = [
         ("guest", Part::Image),
         ("trapline-agent", Part::Agent),
@@ -135,7 +138,7 @@ pub fn program_files(
         files.insert(component.to_owned(), reader.part(part)?);
     }
     if !environment.is_bare() && !environment.is_xen() {
-        for mapping in mappings(&reader.locate(environment, watch)?.program) {
+        for mapping in mappings(&reader.locate(watch)?.program) {
             let file = reader.mapped_file(&mapping)?;
             files.insert(short_name(&file), file);
         }
@@ -153,9 +156,11 @@ const NOVA: &str = "nova";
 /// Addresses for the root task (`vmm/nova/root.ld`).
 const ROOT_TASK: Range<u64> = 0x1000_0000..0x1100_0000;
 
-/// Collects the symbols of an environment.
+/// Collects the symbols of a configuration.
 struct Reader<'a> {
-    context: &'a RunContext<'a>,
+    /// With the files of the configuration.
+    context: RunContext<'a>,
+    config: &'a Config,
     /// Components whose missing debug files are downloaded.
     fetched: Components,
     /// Operations of the boots, which decide on the modules of the machine's kernel.
@@ -164,9 +169,10 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(context: &'a RunContext<'a>) -> Self {
+    fn new(context: &'a RunContext<'a>, config: &'a Config) -> Self {
         Self {
-            context,
+            context: context.with_files_of(&config.overrides),
+            config,
             fetched: Components::new(),
             operations: 0,
             symbols: Symbols::default(),
@@ -174,9 +180,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the addresses of code on the simulated machine.
-    fn locate(&self, environment: EnvironmentId, watch: &Limits) -> Result<CodeAddresses, Failure> {
+    fn locate(&self, watch: &Limits) -> Result<CodeAddresses, Failure> {
         let inventory = self.context.inventory;
-        let machine = inventory.guest(environment).with_cards(self.operations);
+        let environment = self.config.environment;
+        let machine = inventory.guest(self.config).with_cards(self.operations);
         let located = inventory
             .image()
             .and_then(|image| locate(inventory.settings(), environment, &image, &machine, watch));
@@ -228,7 +235,7 @@ impl<'a> Reader<'a> {
         bias: u64,
     ) -> Result<(), ElfError> {
         let fetch = self.fetched.contains(name);
-        let debug = debug_symbols::of(self.context, name, (file, bytes), fetch);
+        let debug = debug_symbols::of(&self.context, name, (file, bytes), fetch);
         for bytes in std::iter::once(bytes).chain(debug.as_deref()) {
             self.symbols.add_elf(space, name, bytes, bias)?;
         }

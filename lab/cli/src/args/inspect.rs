@@ -2,13 +2,13 @@
 
 use super::pages::after_help;
 use super::{
-    environment_parser, workload_parser, EnvironmentOptions, OutputOptions, PlainFormat,
+    config_parser, workload_parser, EnvironmentOptions, OutputOptions, PlainFormat,
     ProfileFormat, StoreOptions, SymbolSource,
 };
 use crate::store_path::run_numbers;
 use clap::Args;
 use std::path::PathBuf;
-use trapline_model::EnvironmentId;
+use trapline_model::{Config, EnvironmentId};
 
 /// Arguments of `trapline doctor`, `list` and `floor`.
 #[derive(Args, Debug)]
@@ -40,13 +40,14 @@ pub struct ShowArgs {
 #[derive(Args, Debug)]
 #[command(after_help = after_help("explain"))]
 pub struct ExplainArgs {
-    /// Environment on the instruction clock; with a second one the differences are listed, largest first
-    #[arg(value_name = "ENV", value_parser = environment_parser(), hide_possible_values = true, num_args = 1..=2, required = true)]
-    pub environments: Vec<EnvironmentId>,
+    /// Environment on the instruction clock, ENV[:SETTING=VALUE,...]; with a second one the differences are listed, largest
+    /// first
+    #[arg(value_name = "ENV", value_parser = config_parser(), hide_possible_values = true, num_args = 1..=2, required = true)]
+    pub configs: Vec<Config>,
     /// Operation of basic, system, exits, boot, populate, block or net, or one of these workloads
     #[arg(value_name = "WORKLOAD/OP", value_parser = workload_parser(), hide_possible_values = true)]
     pub operation: String,
-    /// Write a flame graph of the call stacks, for one operation; with a second environment a differential
+    /// Write a flame graph of the call stacks, for one operation; with a second ENV a differential
     /// one
     #[arg(long, value_name = "FILE.svg")]
     pub flamegraph: Option<PathBuf>,
@@ -68,4 +69,11 @@ pub struct ExplainArgs {
     pub lines: bool,
     #[command(flatten)]
     pub environment_options: EnvironmentOptions,
+}
+
+impl ExplainArgs {
+    /// Returns the environments of the configurations.
+    pub fn environments(&self) -> impl Iterator<Item = EnvironmentId> + Clone + '_ {
+        self.configs.iter().map(|config| config.environment)
+    }
 }

@@ -4,16 +4,29 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsStr;
 use trapline_abi::{Op, Workload};
-use trapline_model::{names, EnvironmentId};
+use trapline_model::{names, Config, EnvironmentId};
 
 pub fn environment_parser() -> impl TypedValueParser<Value = EnvironmentId> {
+    let names = environment_names(|name| names::environments(name).map(drop));
+    names.map(|name| EnvironmentId::from_name(&name).expect("the name was checked"))
+}
+
+/// Parses an environment with settings, `ENV[:SETTING=VALUE,...]`.
+pub fn config_parser() -> impl TypedValueParser<Value = Config> {
+    let names = environment_names(|text| {
+        let (name, _) = text.split_once(':').unwrap_or((text, ""));
+        names::environments(name).map(drop)
+    });
+    names.try_map(|text| text.parse::<Config>())
+}
+
+fn environment_names(check: fn(&str) -> Result<(), names::UnknownName>) -> Names {
     let known = EnvironmentId::all();
     let known = known.map(|id| PossibleValue::new(id.name()).help(id.description()));
-    let names = Names {
+    Names {
         known: known.collect(),
-        check: |name| names::environments(name).map(drop),
-    };
-    names.map(|name| EnvironmentId::from_name(&name).expect("the name was checked"))
+        check,
+    }
 }
 
 pub fn workload_parser() -> impl TypedValueParser<Value = String> {

@@ -36,7 +36,7 @@ fn picture(page: &Page<'_>) -> std::io::Result<String> {
         None => options.palette_map = Some(&mut palette),
         Some(second) => {
             let other = number(second.profile.total);
-            options.title = format!("{title} → {}: {other}", second.environment);
+            options.title = format!("{title} → {}: {other}", second.config);
             options.count_name = format!("insn per {} operations", number(PER));
         }
     }
@@ -56,7 +56,7 @@ fn picture(page: &Page<'_>) -> std::io::Result<String> {
         None => legend(profile),
         Some(second) => totals(&format!(
             "width: {}; red: more than in {}, blue: fewer; callers are below",
-            second.environment, page.first.environment
+            second.config, page.first.config
         )),
     };
     Ok(with_legend(&svg, &legend))
@@ -176,8 +176,8 @@ mod tests {
     use trapline_profile::{FunctionCost, Stack};
 
     fn page<'a>(first: &'a Profile, second: Option<&'a Profile>) -> Page<'a> {
-        let explained = |environment, profile| Explained {
-            environment,
+        let explained = |environment: EnvironmentId, profile| Explained {
+            config: environment.into(),
             profile,
         };
         Page {

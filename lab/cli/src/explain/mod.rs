@@ -1,4 +1,4 @@
-//! `trapline explain`: prints the instructions of operations by function, in one environment or as
+//! `trapline explain`: prints the instructions of operations by function, in one configuration or as
 //! differences between two.
 
 mod flame;
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use trapline_abi::{Op, Workload};
 use trapline_environments::debug_files::DebugFiles;
 use trapline_environments::Settings;
-use trapline_model::{names, Clock, EnvironmentId, Outcome};
+use trapline_model::{names, Clock, Config, EnvironmentId, Outcome};
 use trapline_profile::{text, Function, Profile};
 use trapline_runner::profiles::{has_profile, ProfiledRun, Profiler};
 
@@ -33,6 +33,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
     let flamegraph = flamegraph.map(open).transpose()?;
     let options = &args.environment_options;
     let inventory = options.inventory_with(|settings| with_debug_files(settings, args))?;
+    let inventory = inventory.with_overrides(&args.configs)?;
     let session = Session::without_store(inventory, args.timeout, false)?;
     let profiler = Profiler {
         context: session.context(),
@@ -40,12 +41,12 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
         lines: args.lines,
     };
     let set = operations.iter().fold(0, |set, op| set | op.bit());
-    let mut counted = profiler.profile(&args.environments, set)?;
+    let mut counted = profiler.profile(&args.configs, set)?;
     if args.lines {
         let shown = |profile: &Profile| shown(profile, args.format);
         profiler.add_source_lines(&mut counted.profiles, shown)?;
     }
-    let page = |op: &Op| page(&counted, *op, &args.environments);
+    let page = |op: &Op| page(&counted, *op, &args.configs);
     let pages: Vec<Page<'_>> = match operations.as_slice() {
         [op] => vec![page(op)?],
         // Operations of a workload that cannot be measured are skipped.
@@ -91,11 +92,7 @@ fn with_debug_files(mut settings: Settings, args: &ExplainArgs) -> Settings {
 const NAMELESS: f64 = 0.01;
 
 fn note_nameless(page: &Page<'_>) {
-    for Explained {
-        environment,
-        profile,
-    } in page.explained()
-    {
+    for Explained { config, profile } in page.explained() {
         let nameless = profile
             .items
             .iter()
@@ -103,7 +100,7 @@ fn note_nameless(page: &Page<'_>) {
         let share = nameless.map(|item| item.insn).sum::<f64>() / profile.total;
         if share >= NAMELESS {
             anstream::eprintln!(
-                "note: {:.1}% of {} in {environment} are functions without a name: --symbols fetch \
+                "note: {:.1}% of {} in {config} are functions without a name: --symbols fetch \
                  downloads debug symbols, --debug-dir names a directory with them",
                 share * 100.0,
                 names::path(page.op),
@@ -156,7 +153,7 @@ fn check_stacks(args: &ExplainArgs, operations: &[Op]) -> Result<(), Failure> {
     }
     let has_stacks =
         |id: &EnvironmentId| !id.is_xen() && id.has_detailed_profiles() && !id.stack().is_nested();
-    match args.environments.iter().find(|id| !has_stacks(id)) {
+    match args.environments().find(|id| !has_stacks(id)) {
         None => Ok(()),
         Some(environment) => Err(Failure::usage(
             format!("{option} is not supported by {environment}"),
@@ -190,7 +187,7 @@ const COUNTED: &str = "instructions are counted in sim, sim-vmx, sim/ and sim-vm
 /// # Errors
 /// There is none, or an environment does not support profiles.
 fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
-    let uncounted = args.environments.iter().find(|id| !id.has_profiles());
+    let uncounted = args.environments().find(|id| !id.has_profiles());
     if let Some(environment) = uncounted {
         let reason = match environment.clock() {
             Clock::Wall => "it is not on the instruction clock",
@@ -199,7 +196,7 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
         let message = format!("explain is not supported by {environment}: {reason}");
         return Err(Failure::usage(message, COUNTED));
     }
-    let clocks = args.environments.iter().map(|id| id.clock());
+    let clocks = args.environments().map(|id| id.clock());
     if clocks
         .clone()
         .any(|clock| Some(clock) != clocks.clone().next())
@@ -213,9 +210,8 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
     let set = names::operations(&args.operation).unwrap_or(0);
     let chosen = Op::ALL.into_iter().filter(|op| set & op.bit() != 0);
     let operations: Vec<_> = chosen.filter(|op| has_profile(*op)).collect();
-    let environments = args.environments.iter();
-    for environment in environments.filter(|id| !id.has_detailed_profiles()) {
-        check_coarse(*environment, &operations)?;
+    for environment in args.environments().filter(|id| !id.has_detailed_profiles()) {
+        check_coarse(environment, &operations)?;
     }
     if operations.is_empty() {
         return Err(Failure::usage(
@@ -252,29 +248,25 @@ fn check_coarse(environment: EnvironmentId, operations: &[Op]) -> Result<(), Fai
     }
 }
 
-/// Returns the profiles of `op` in one environment or two.
-fn page<'a>(
-    counted: &'a ProfiledRun,
-    op: Op,
-    environments: &[EnvironmentId],
-) -> Result<Page<'a>, Failure> {
-    let explained = |environment: &EnvironmentId| -> Result<Explained<'a>, Failure> {
-        let profile = counted.profiles.get(&(*environment, op));
+/// Returns the profiles of `op` in one configuration or two.
+fn page<'a>(counted: &'a ProfiledRun, op: Op, configs: &[Config]) -> Result<Page<'a>, Failure> {
+    let explained = |config: &Config| -> Result<Explained<'a>, Failure> {
+        let profile = counted.profiles.get(&(config.clone(), op));
         Ok(Explained {
-            environment: *environment,
-            profile: profile.ok_or_else(|| unmeasured(counted, op, *environment))?,
+            config: config.clone(),
+            profile: profile.ok_or_else(|| unmeasured(counted, op, config))?,
         })
     };
     Ok(Page {
         op,
-        first: explained(&environments[0])?,
-        second: environments.get(1).map(explained).transpose()?,
+        first: explained(&configs[0])?,
+        second: configs.get(1).map(explained).transpose()?,
     })
 }
 
-fn unmeasured(counted: &ProfiledRun, op: Op, environment: EnvironmentId) -> Failure {
+fn unmeasured(counted: &ProfiledRun, op: Op, config: &Config) -> Failure {
     let mut runs = counted.observations.iter();
-    let run = runs.find(|run| run.environment == environment);
+    let run = runs.find(|run| run.config() == *config);
     let mut operations = run.iter().flat_map(|run| &run.operations);
     let outcome = operations.find(|o| o.op == op).map(|o| &o.outcome);
     let reason = match outcome {
@@ -282,7 +274,7 @@ fn unmeasured(counted: &ProfiledRun, op: Op, environment: EnvironmentId) -> Fail
         _ => "the guest reported no result",
     };
     Failure::new(format!(
-        "{} is not measured in {environment}: {reason}",
+        "{} is not measured in {config}: {reason}",
         names::path(op)
     ))
 }

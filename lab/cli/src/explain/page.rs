@@ -1,16 +1,16 @@
 //! The profiles that are printed together.
 
 use trapline_abi::Op;
-use trapline_model::{names, EnvironmentId};
+use trapline_model::{names, Config};
 use trapline_profile::Profile;
 
-/// A profile and its environment.
+/// A profile and its configuration.
 pub struct Explained<'a> {
-    pub environment: EnvironmentId,
+    pub config: Config,
     pub profile: &'a Profile,
 }
 
-/// The profile of an operation in one environment, or in two to be compared.
+/// The profile of an operation in one configuration, or in two to be compared.
 pub struct Page<'a> {
     pub op: Op,
     pub first: Explained<'a>,
@@ -25,6 +25,6 @@ impl<'a> Page<'a> {
 
     /// Returns the title of a profile.
     pub fn title(&self, explained: &Explained<'_>) -> String {
-        format!("{} in {}", names::path(self.op), explained.environment)
+        format!("{} in {}", names::path(self.op), explained.config)
     }
 }

@@ -65,7 +65,8 @@ fn profile(op: Op, explained: &Explained<'_>) -> Value {
     let profile = explained.profile;
     let mut value = breakdown(profile);
     value["trapline"] = json!(env!("CARGO_PKG_VERSION"));
-    value["environment"] = json!(explained.environment.name());
+    value["environment"] = json!(explained.config.environment.name());
+    value["variant"] = json!(explained.config.overrides.to_string());
     value["operation"] = json!(names::path(op));
     value["operations"] = json!(profile.operations);
     if !profile.stages.is_empty() {

@@ -3,7 +3,7 @@
 use super::page::Page;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
-use trapline_model::names;
+use trapline_model::{names, Config};
 use trapline_profile::{Function, Profile, Stack};
 
 /// Schema of speedscope's files.
@@ -56,7 +56,7 @@ fn both(before: &Profile, after: &Profile) -> Vec<String> {
         .collect()
 }
 
-/// Returns a file of speedscope with a profile for each environment; weights are instructions per
+/// Returns a file of speedscope with a profile for each configuration; weights are instructions per
 /// operation.
 pub fn speedscope(page: &Page<'_>) -> Value {
     let mut frames = Frames::default();
@@ -124,21 +124,21 @@ fn sampled(name: String, profile: &Profile, frames: &mut Frames) -> Value {
 }
 
 /// Returns the text of `perf script` with an event for each stack, whose period is its number of
-/// instructions in all operations. The environment takes the place of the program's name.
+/// instructions in all operations. The configuration takes the place of the program's name.
 pub fn perf_script(page: &Page<'_>) -> String {
     let events = page.explained().flat_map(|explained| {
         let stacks = explained.profile.stacks.iter();
-        stacks.map(|stack| event(explained.environment.name(), stack))
+        stacks.map(|stack| event(&explained.config, stack))
     });
     events.collect()
 }
 
-fn event(environment: &str, stack: &Stack) -> String {
+fn event(config: &Config, stack: &Stack) -> String {
     let innermost_first = stack.frames.iter().rev();
     let frames = innermost_first
         .map(|function| format!("\t{:16x} {} ({})\n", 0, function.name, function.component));
     format!(
-        "{environment} 1/1 0.000000: {} instructions:\n{}\n",
+        "{config} 1/1 0.000000: {} instructions:\n{}\n",
         stack.count,
         frames.collect::<String>()
     )
@@ -176,9 +176,9 @@ mod tests {
         }
     }
 
-    fn explained(environment: EnvironmentId, profile: &Profile) -> Explained<'_> {
+    fn explained(config: EnvironmentId, profile: &Profile) -> Explained<'_> {
         Explained {
-            environment,
+            config: config.into(),
             profile,
         }
     }

@@ -22,14 +22,14 @@ use crate::timeout;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{marker, Op, OpSet, Unit, Workload};
 use trapline_environments::Limits;
-use trapline_model::{expand, names, Config, EnvironmentId, Observation};
+use trapline_model::{expand, names, Config, Observation};
 use trapline_profile::format::WindowKind;
 use trapline_profile::source;
 use trapline_profile::{AddressLayout, Batch, Function, Profile, Symbols, Window};
 use windows::MarkedOperation;
 
-/// Profiles by environment and operation.
-pub type Profiles = BTreeMap<(EnvironmentId, Op), Profile>;
+/// Profiles by configuration and operation.
+pub type Profiles = BTreeMap<(Config, Op), Profile>;
 
 /// Returns whether an operation has a profile: there are marks around its batches or at its stages, and
 /// its figure is a number of instructions.
@@ -69,7 +69,7 @@ pub struct Profiler<'a> {
 }
 
 impl Profiler<'_> {
-    /// Runs `environments` and returns the profiles of `operations`, a set of
+    /// Runs `configs` and returns the profiles of `operations`, a set of
     /// [`trapline_abi::Op::bit`].
     ///
     /// # Errors
@@ -77,18 +77,18 @@ impl Profiler<'_> {
     /// [`Self::profiles`] fails.
     pub fn profile(
         &self,
-        environments: &[EnvironmentId],
+        configs: &[Config],
         operations: OpSet,
     ) -> Result<ProfiledRun, Failure> {
         let (inventory, interrupt) = (self.context.inventory, self.context.interrupt);
-        for id in environments {
-            if let Some(unavailable) = inventory.unavailable(*id) {
-                return Err(Failure::from(unavailable).about(id.name()));
+        for config in configs {
+            if let Some(unavailable) = inventory.unavailable_config(config) {
+                return Err(Failure::from(unavailable).about(&config.to_string()));
             }
         }
-        let counters = Counters::find(inventory.settings(), environments, self.stacks);
+        let counters = Counters::find(inventory, configs, self.stacks);
         let counters = counters.map_err(|error| interrupt.explain(error))?;
-        let plan = expand(&run::exact_request(environments, operations, inventory));
+        let plan = expand(&run::exact_request(configs, operations, inventory));
         let options = BootOptions {
             counters: Some(&counters),
             ..BootOptions::default()
@@ -131,50 +131,47 @@ impl Profiler<'_> {
     ) -> Result<Profiles, Failure> {
         let watch = self.limits();
         let mut profiles = Profiles::new();
-        for id in EnvironmentId::all() {
-            let runs: Vec<_> = observations
-                .iter()
-                .filter(|o| o.environment == id)
-                .collect();
-            if runs.is_empty() {
-                continue;
-            }
-            let windows = |run: &&Observation| counters.take(id, run.replicate).map(split);
+        let configs: BTreeSet<_> = observations.iter().map(Observation::config).collect();
+        for config in configs {
+            let runs = observations.iter().filter(|run| run.config() == config);
+            let runs: Vec<_> = runs.collect();
+            let windows = |run: &&Observation| counters.take(&config, run.replicate).map(split);
             let windows = runs.iter().map(windows).collect::<Result<Vec<_>, _>>()?;
             let measured = runs.iter().flat_map(|run| &run.operations);
             let operations = measured.fold(0, |set, it| set | it.op.bit());
             let named = |fetched: &Components| {
-                let symbols = symbols::of(&self.context, id, &watch, fetched, operations)?;
+                let symbols = symbols::of(&self.context, &config, &watch, fetched, operations)?;
                 let of_runs = runs.iter().zip(&windows);
                 let of_runs =
                     of_runs.map(|(run, windows)| of_run(run, windows, &symbols, self.lines));
-                agreed(id, of_runs.collect::<Result<_, _>>()?)
+                agreed(&config, of_runs.collect::<Result<_, _>>()?)
             };
             let mut agreed = named(&Components::new())?;
             if self.context.inventory.settings().debug.fetch {
                 agreed = named(&nameless(&agreed))?;
             }
-            profiles.extend(agreed.into_iter().map(|(op, profile)| ((id, op), profile)));
+            let of_config = agreed.into_iter();
+            profiles.extend(of_config.map(|(op, profile)| ((config.clone(), op), profile)));
         }
         Ok(profiles)
     }
 }
 
-/// Returns the profiles that all runs of an environment agree on.
+/// Returns the profiles that all runs of a configuration agree on.
 fn agreed(
-    environment: EnvironmentId,
+    config: &Config,
     runs: Vec<BTreeMap<Op, Profile>>,
 ) -> Result<BTreeMap<Op, Profile>, Failure> {
     let mut runs = runs.into_iter();
     let (Some(first), Some(second)) = (runs.next(), runs.next()) else {
-        let message = format!("{environment}: there is no second run to compare with");
+        let message = format!("{config}: there is no second run to compare with");
         return Err(Failure::new(message));
     };
     let differs = |op: &&Op| first.get(op) != second.get(op);
     match first.keys().chain(second.keys()).find(differs) {
         None => Ok(first),
         Some(op) => Err(Failure::new(format!(
-            "not deterministic: two runs of {} in {environment} gave different profiles",
+            "not deterministic: two runs of {} in {config} gave different profiles",
             names::path(*op)
         ))
         .status(Status::Undetermined)),
@@ -237,6 +234,7 @@ fn profile(
 mod tests {
     use super::*;
     use expect_test::expect;
+    use trapline_model::EnvironmentId;
 
     fn profile(total: f64, residual: i64) -> Profile {
         Profile {
@@ -250,7 +248,7 @@ mod tests {
     #[test]
     fn runs_with_different_profiles_are_not_deterministic() {
         let run = |residual| BTreeMap::from([(Op::PortOut, profile(5.0, residual))]);
-        let id = EnvironmentId::SIM_KVM;
+        let id = &EnvironmentId::SIM_KVM.into();
         assert_eq!(agreed(id, vec![run(0), run(0)]), Ok(run(0)));
         let failures = [run(1), BTreeMap::new()].map(|other| {
             let failure = agreed(id, vec![run(0), other]).unwrap_err();

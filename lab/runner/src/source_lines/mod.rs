@@ -6,12 +6,12 @@ mod kernel;
 use crate::context::RunContext;
 use crate::debug_symbols;
 use crate::failure::Failure;
+use crate::profiles::Profiles;
 use crate::symbols;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use trapline_abi::Op;
 use trapline_environments::Limits;
-use trapline_model::EnvironmentId;
+use trapline_model::Config;
 use trapline_profile::source::{CodeOffset, SourceLine, Sources};
 use trapline_profile::symbols::build_id;
 use trapline_profile::{Function, Profile};
@@ -23,21 +23,20 @@ use trapline_profile::{Function, Profile};
 /// The files of an environment cannot be located.
 pub fn add(
     context: &RunContext<'_>,
-    profiles: &mut BTreeMap<(EnvironmentId, Op), Profile>,
+    profiles: &mut Profiles,
     watch: &Limits,
     shown: impl Fn(&Profile) -> BTreeSet<Function>,
 ) -> Result<(), Failure> {
-    let environments: BTreeSet<_> = profiles.keys().map(|(id, _)| *id).collect();
-    for environment in environments {
-        let is_here = |key: &EnvironmentId| *key == environment;
-        let here = profiles.iter().filter(|((id, _), _)| is_here(id));
+    let configs: BTreeSet<_> = profiles.keys().map(|(config, _)| config.clone()).collect();
+    for config in configs {
+        let here = profiles.iter().filter(|((of, _), _)| *of == config);
         let mut wanted: BTreeSet<CodeOffset> = BTreeSet::new();
         for (_, profile) in here {
             wanted.extend(starts(&profile.executed, shown(profile)));
             wanted.extend(profile.executed.keys().cloned());
         }
-        let found = find(context, environment, watch, wanted)?;
-        let here = profiles.iter_mut().filter(|((id, _), _)| is_here(id));
+        let found = find(context, &config, watch, wanted)?;
+        let here = profiles.iter_mut().filter(|((of, _), _)| *of == config);
         for (_, profile) in here {
             let sources = Sources::new(&profile.executed, profile.operations, &found);
             profile.sources = Some(sources);
@@ -61,10 +60,10 @@ fn starts(
     functions.into_iter().map(start).collect()
 }
 
-/// Returns the source lines of an environment's code. Each file is read once.
+/// Returns the source lines of a configuration's code. Each file is read once.
 fn find(
     context: &RunContext<'_>,
-    environment: EnvironmentId,
+    config: &Config,
     watch: &Limits,
     wanted: BTreeSet<CodeOffset>,
 ) -> Result<BTreeMap<CodeOffset, SourceLine>, Failure> {
@@ -73,8 +72,9 @@ fn find(
         let component = offset.function.component.clone();
         by_component.entry(component).or_default().insert(offset);
     }
-    let programs = symbols::program_files(context, environment, watch)?;
-    let kernel = kernel::debug_files(context, environment);
+    let context = &context.with_files_of(&config.overrides);
+    let programs = symbols::program_files(context, config, watch)?;
+    let kernel = kernel::debug_files(context, config.environment);
     let mut found = BTreeMap::new();
     for (component, offsets) in by_component {
         // The systems of nested guests are of the same files.
