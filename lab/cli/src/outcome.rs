@@ -12,7 +12,7 @@ use trapline_model::{Config, Observation, Overrides};
 use trapline_report::kernel_build::Matrix;
 use trapline_report::packets::Rates;
 use trapline_report::page::Study;
-use trapline_report::{Document, Family, Report, Style};
+use trapline_report::{by_settings, Document, Family, Report, Style};
 use trapline_runner::{is_running, request_text, Interrupt};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::{verdict, FailureKind, Summary, Value};
@@ -180,8 +180,12 @@ pub fn print_run(
     output: &OutputOptions,
     store: &StoreOptions,
 ) -> Result<(), Failure> {
-    let documents: Vec<Document> = reports.iter().map(Report::document).collect();
     let is_brief = output.format == Format::Table && !output.all;
+    let together = by_settings::document(reports).filter(|_| is_brief);
+    let documents: Vec<Document> = match together {
+        Some(document) => vec![document],
+        None => reports.iter().map(Report::document).collect(),
+    };
     match is_brief {
         true => print_as(&documents, trapline_report::Format::Brief(style()))?,
         false => print(&documents, output.format)?,

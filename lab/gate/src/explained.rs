@@ -20,14 +20,10 @@ impl Comparison {
     }
 
     /// Adds the functions whose counts differ to each changed figure.
-    pub fn explain(
-        &mut self,
-        baseline: &Baseline,
-        profiles: &BTreeMap<(Config, Op), Profile>,
-    ) {
+    pub fn explain(&mut self, baseline: &Baseline, profiles: &BTreeMap<(Config, Op), Profile>) {
         for row in &mut self.rows {
-            let now =
-                Op::from_path(&row.operation).and_then(|op| profiles.get(&(row.environment.into(), op)));
+            let now = Op::from_path(&row.operation)
+                .and_then(|op| profiles.get(&(row.environment.into(), op)));
             if let (Some(kept), Some(now)) = (kept_of(baseline, row), now) {
                 row.explained = Some(FunctionChanges::of(kept, now));
             }
@@ -108,7 +104,10 @@ mod tests {
         let baseline = baseline(&before);
         let mut compared = comparison(38.0, 57.0);
         assert_eq!(compared.to_explain(&baseline), [ID]);
-        compared.explain(&baseline, &BTreeMap::from([((ID.into(), Op::PortOut), after)]));
+        compared.explain(
+            &baseline,
+            &BTreeMap::from([((ID.into(), Op::PortOut), after)]),
+        );
         let explained = compared.rows[0].explained.as_ref().unwrap();
         let changes: Vec<_> = explained
             .changes
@@ -126,7 +125,10 @@ mod tests {
         let mut baseline = baseline(&before);
         let mut same = comparison(30.0, 30.0);
         assert_eq!(same.to_explain(&baseline), []);
-        same.explain(&baseline, &BTreeMap::from([((ID.into(), Op::PortOut), before)]));
+        same.explain(
+            &baseline,
+            &BTreeMap::from([((ID.into(), Op::PortOut), before)]),
+        );
         assert_eq!(same.rows[0].explained, None);
         baseline
             .environments

@@ -102,6 +102,19 @@ impl Overrides {
         all.filter_map(|(setting, value)| Some((setting, value.as_ref()?)))
     }
 
+    /// Returns the value of a setting, if it is set.
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        let mut values = self.iter();
+        let found = values.find(|(setting, _)| setting.name == name);
+        found.map(|(_, value)| value)
+    }
+
+    /// Returns the text of a value, if it is set.
+    pub fn text(&self, name: &str) -> Option<String> {
+        let setting = Setting::from_name(name)?;
+        self.value(name).map(|value| setting.text(value))
+    }
+
     /// Applies the values to a guest's configuration.
     pub fn apply(&self, guest: &mut GuestConfig) {
         for (setting, value) in self.iter() {

@@ -134,7 +134,7 @@ fn explanation(cells: &[Cell], clock: Clock) -> String {
 }
 
 /// Returns value, spread or range, ratio and spread of the ratio in as few columns as possible.
-fn compact_cell(cell: Option<&Cell>) -> TableCell {
+pub fn compact_cell(cell: Option<&Cell>) -> TableCell {
     let Some(Value::Measured(figure)) = cell.map(|cell| &cell.value) else {
         return table::figure_cell(cell, &mut Notes::default());
     };

@@ -138,7 +138,8 @@ fn skips(cells: &[Cell]) -> Option<Section> {
     reasons("Not measured", Look::Strong, &notes::skips(cells))
 }
 
-fn reasons(title: &str, look: Look, reasons: &[notes::Reason]) -> Option<Section> {
+/// Returns reasons below a title.
+pub fn reasons(title: &str, look: Look, reasons: &[notes::Reason]) -> Option<Section> {
     let mut section = Section::new(title, "");
     section.title.look = look;
     for reason in reasons {

@@ -12,6 +12,7 @@ mod bencher;
 mod block;
 mod brief;
 mod builder;
+pub mod by_settings;
 mod co_tenants;
 pub mod compare;
 mod contenders;

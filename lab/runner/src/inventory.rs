@@ -58,7 +58,9 @@ impl EnvironmentEntry {
     fn check(&self) -> Result<(), Unavailable> {
         match self.overrides.unsupported_options(self.id) {
             Some(reason) => Err(Unavailable::new(reason)),
-            None => self.environment.check(&guest(&self.id.into(), &self.overrides)),
+            None => self
+                .environment
+                .check(&guest(&self.id.into(), &self.overrides)),
         }
     }
 }

@@ -18,11 +18,7 @@ use trapline_store::{NewRun, Run, RunId, RunInfo, Store};
 
 /// Returns a request for exact figures. They do not depend on the seed, and further boots or samples
 /// would repeat them.
-pub fn exact_request(
-    configs: &[Config],
-    operations: OpSet,
-    inventory: &Inventory,
-) -> Request {
+pub fn exact_request(configs: &[Config], operations: OpSet, inventory: &Inventory) -> Request {
     Request {
         configs: configs.to_vec(),
         ready: configs.to_vec(),

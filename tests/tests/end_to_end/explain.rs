@@ -241,6 +241,32 @@ fn difference_of_identical_profiles_is_empty() {
 }
 
 #[test]
+fn two_settings_of_one_environment_are_compared() {
+    if !has_qemu("profiles of two settings") {
+        return;
+    }
+    let place = Place::new();
+    let settings = ["sim/kvm:paging=shadow", "sim/kvm"];
+    let words = [&settings[..], &["exits/cpuid", "--format", "json"]].concat();
+    let result = explain(&place, &words);
+    if result.status == Some(1) {
+        return trapline_tests::skip("profiles of two settings", result.stderr.trim());
+    }
+    assert_eq!(result.status, Some(0), "{}", result.stderr);
+    let json: Value = serde_json::from_str(&result.stdout).expect("JSON object");
+    for (side, variant) in [("before", "paging=shadow"), ("after", "")] {
+        assert_eq!(json[side]["environment"], "sim/kvm");
+        assert_eq!(json[side]["variant"], variant);
+        assert_adds_up(&json[side]);
+    }
+    let changes = json["changes"].as_array().expect("list");
+    assert!(
+        changes.iter().any(|change| change["component"] == "kvm"),
+        "KVM translates the guest's addresses alike: {changes:?}"
+    );
+}
+
+#[test]
 fn unexplainable_operations_are_rejected_with_alternatives() {
     let place = Place::new();
     for (words, message) in [

@@ -2,8 +2,8 @@
 
 use super::pages::after_help;
 use super::{
-    config_parser, workload_parser, EnvironmentOptions, OutputOptions, PlainFormat,
-    ProfileFormat, StoreOptions, SymbolSource,
+    config_parser, workload_parser, EnvironmentOptions, OutputOptions, PlainFormat, ProfileFormat,
+    StoreOptions, SymbolSource,
 };
 use crate::store_path::run_numbers;
 use clap::Args;

@@ -24,12 +24,14 @@ mod labels;
 mod log_plot;
 mod map;
 mod memory;
+mod ordinal_plot;
 mod overlay;
 mod packets;
 mod profile;
 mod reference;
 mod remarks;
 mod scaling;
+mod settings;
 mod shell;
 mod stream;
 mod tables;
@@ -108,6 +110,8 @@ pub fn page(source: &Source<'_>) -> String {
             .position(|section| PLAIN.contains(&section.id.as_str()));
         sections.insert(place.unwrap_or(sections.len()), of_all);
     }
+    // Behind the headline.
+    sections.splice(1..1, settings::section(&contexts));
     let objects: Vec<_> = contexts
         .iter()
         .map(|it| json::object(it.report(), &it.cells))

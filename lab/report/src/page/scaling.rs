@@ -48,9 +48,8 @@ struct Point {
 }
 
 fn points<'a>(context: &'a Context<'_>) -> impl Iterator<Item = Point> + 'a {
-    let mut settings = context.report().overrides.iter();
-    let cpus = settings.find(|(setting, _)| setting.name == "cpus");
-    let cpus = cpus.map_or(1, |(_, value)| value.number());
+    let cpus = context.report().overrides.value("cpus");
+    let cpus = cpus.map_or(1, |value| value.number());
     let cells = context.cells.iter();
     let cells = cells.filter(|cell| cell.op.workload() == Workload::Smp);
     // The number of CPUs of a native row is that of the host, not a setting.

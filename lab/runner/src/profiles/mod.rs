@@ -75,11 +75,7 @@ impl Profiler<'_> {
     /// # Errors
     /// QEMU cannot load the plugin, an environment cannot be run, the run is cancelled, or
     /// [`Self::profiles`] fails.
-    pub fn profile(
-        &self,
-        configs: &[Config],
-        operations: OpSet,
-    ) -> Result<ProfiledRun, Failure> {
+    pub fn profile(&self, configs: &[Config], operations: OpSet) -> Result<ProfiledRun, Failure> {
         let (inventory, interrupt) = (self.context.inventory, self.context.interrupt);
         for config in configs {
             if let Some(unavailable) = inventory.unavailable_config(config) {
