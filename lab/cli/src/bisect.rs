@@ -6,7 +6,7 @@ use crate::{gate, terminal};
 use std::path::{Component, Path, PathBuf};
 use trapline_environments::{CustomVmm, Settings};
 use trapline_gate::search::{Next, Trial};
-use trapline_gate::{forms, Comparison, Row};
+use trapline_gate::{forms, Row};
 use trapline_model::layers::OPTION_VMM;
 use trapline_model::EnvironmentId;
 use trapline_runner::bisect::{Bench, Bisection, Commit, Repository, Step};
@@ -51,7 +51,7 @@ pub fn bisect(args: &BisectArgs) -> Result<Status, Failure> {
     }
     loop {
         match search.step(&mut bench)? {
-            Step::Found(found) => return print_result(&search, &commits, &found),
+            Step::Found(found) => return print_result(&search, &bench, &commits, &found),
             Step::Tested {
                 commit,
                 trial,
@@ -161,6 +161,7 @@ fn print_step(commit: &Commit, trial: Trial, reason: &str) -> Result<(), Failure
 
 fn print_result(
     search: &Bisection<'_>,
+    bench: &Bench<'_>,
     commits: &[Commit],
     found: &Next,
 ) -> Result<Status, Failure> {
@@ -180,8 +181,19 @@ fn print_result(
         }
         Next::Try(_) => return Err(Failure::new("the search ended without a result")),
     };
-    let compared = search.difference(from, to);
-    let rows: Vec<&Row> = compared.iter().flat_map(Comparison::changes).collect();
-    terminal::print_text(&format!("{text}{}", forms::figures(&rows)))?;
+    terminal::print_text(&text)?;
+    let Some(mut compared) = search.difference(from, to) else {
+        return Ok(status);
+    };
+    if status == Status::Done {
+        if let Err(failure) = search.explain(bench, (from, to), &mut compared) {
+            let reason = failure.one_line();
+            let note = "the functions that gained or lost are unknown";
+            bench.context.note(&format!("{note}: {reason}"));
+        }
+    }
+    let rows: Vec<&Row> = compared.changes().collect();
+    terminal::print_text(&forms::figures(&rows))?;
+    bench.context.interrupt.check()?;
     Ok(status)
 }
