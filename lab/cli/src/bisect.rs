@@ -6,8 +6,9 @@ use crate::{gate, terminal};
 use std::path::{Component, Path, PathBuf};
 use trapline_environments::{CustomVmm, Settings};
 use trapline_gate::search::{Next, Trial};
-use trapline_gate::{forms, Comparison, Row};
+use trapline_gate::{forms, Row};
 use trapline_model::layers::OPTION_VMM;
+use trapline_model::settings::Value;
 use trapline_model::EnvironmentId;
 use trapline_runner::bisect::{Bench, Bisection, Commit, Repository, Step};
 use trapline_runner::exact::require_exact;
@@ -27,13 +28,13 @@ pub fn bisect(args: &BisectArgs) -> Result<Status, Failure> {
     let repository = Repository::open(&args.repo)?;
     let commits = repository.commits(&args.good, &args.bad)?;
     let options = &args.run_options;
-    let session = Session::open(options, without_vmm(args).inventory()?)?;
+    let session = Session::open(options, environment_options(args, None).inventory()?)?;
     let inventory = |worktree: &Path| inventory_of(args, worktree, parts.as_deref());
     let mut bench = Bench {
         worktree: repository.worktree(&commits[0])?,
         build: args.build.clone(),
         parts: parts.clone(),
-        vmm_files: vmm_files(args, &environments),
+        files: built_files(args, &environments),
         environments,
         operations: match args.workloads.as_slice() {
             [] => gate::default_exits(),
@@ -51,7 +52,7 @@ pub fn bisect(args: &BisectArgs) -> Result<Status, Failure> {
     }
     loop {
         match search.step(&mut bench)? {
-            Step::Found(found) => return print_result(&search, &commits, &found),
+            Step::Found(found) => return print_result(&search, &bench, &commits, &found),
             Step::Tested {
                 commit,
                 trial,
@@ -74,22 +75,39 @@ fn environments(args: &BisectArgs) -> Vec<EnvironmentId> {
     }
 }
 
-/// Returns the directory of the parts in the worktree. `None` if commits build a VMM only, which is then
+/// Returns the directory of the parts in the worktree. `None` if commits build a VMM or a kernel only, which is then
 /// measured with the parts of this program.
 fn parts(args: &BisectArgs, environments: &[EnvironmentId]) -> Option<PathBuf> {
     let builds_vmm = environments.iter().any(|id| id.is_custom());
-    let usual = || (!builds_vmm).then(|| PathBuf::from(PARTS));
+    let builds_kernel = kernel_files(args).next().is_some();
+    let usual = || (!builds_vmm && !builds_kernel).then(|| PathBuf::from(PARTS));
     args.parts.clone().or_else(usual)
 }
 
-/// Returns the paths in the worktree that commands of custom VMMs name. One that a build does not write is missing
-/// then, and not that of an earlier commit.
-fn vmm_files(args: &BisectArgs, environments: &[EnvironmentId]) -> Vec<PathBuf> {
+/// Returns the paths in the worktree that commands of custom VMMs and `--kernel` name. One that a build does not write is
+/// missing then, and not that of an earlier commit.
+fn built_files(args: &BisectArgs, environments: &[EnvironmentId]) -> Vec<PathBuf> {
     let vmms = environments.iter().filter_map(|id| match id.custom_vmm()? {
         OPTION_VMM => args.run_options.environment_options.vmm.clone(),
         name => CustomVmm::defined(name, id.stack().guest).ok(),
     });
-    vmms.flat_map(|vmm| vmm.relative_paths()).collect()
+    let of_vmms = vmms.flat_map(|vmm| vmm.relative_paths());
+    of_vmms
+        .chain(kernel_files(args).map(|(_, path)| path))
+        .collect()
+}
+
+/// Settings whose relative paths, which have a slash, are those of each commit.
+const OF_COMMITS: [&str; 2] = ["kernel", "modules"];
+
+/// Returns these settings with their paths in the worktree.
+fn kernel_files(args: &BisectArgs) -> impl Iterator<Item = (&'static str, PathBuf)> + '_ {
+    let settings = &args.run_options.environment_options.settings.0;
+    OF_COMMITS.into_iter().filter_map(|name| {
+        let path = settings.text(name).filter(|text| text.contains('/'))?;
+        let path = PathBuf::from(path);
+        path.is_relative().then_some((name, path))
+    })
 }
 
 /// Returns the environments with the parts under test and the VMMs of `worktree`.
@@ -98,7 +116,7 @@ fn inventory_of(
     worktree: &Path,
     parts: Option<&Path>,
 ) -> Result<Inventory, Failure> {
-    without_vmm(args).inventory_with(|settings| Settings {
+    environment_options(args, Some(worktree)).inventory_with(|settings| Settings {
         parts: match parts {
             Some(parts) => settings.parts.measuring(worktree.join(parts)),
             None => settings.parts,
@@ -109,12 +127,17 @@ fn inventory_of(
     })
 }
 
-/// Returns the options without the VMM, which does not exist before a commit is built.
-fn without_vmm(args: &BisectArgs) -> EnvironmentOptions {
-    EnvironmentOptions {
+/// Returns the options with the kernel of `worktree`, without the VMM. Neither exists before a commit is built.
+fn environment_options(args: &BisectArgs, worktree: Option<&Path>) -> EnvironmentOptions {
+    let mut options = EnvironmentOptions {
         vmm: None,
         ..args.run_options.environment_options.clone()
+    };
+    for (name, path) in kernel_files(args) {
+        let path = worktree.map(|worktree| worktree.join(path).display().to_string());
+        options.settings.0.replace(name, path.map(Value::Text));
     }
+    options
 }
 
 /// # Errors
@@ -161,6 +184,7 @@ fn print_step(commit: &Commit, trial: Trial, reason: &str) -> Result<(), Failure
 
 fn print_result(
     search: &Bisection<'_>,
+    bench: &Bench<'_>,
     commits: &[Commit],
     found: &Next,
 ) -> Result<Status, Failure> {
@@ -180,8 +204,19 @@ fn print_result(
         }
         Next::Try(_) => return Err(Failure::new("the search ended without a result")),
     };
-    let compared = search.difference(from, to);
-    let rows: Vec<&Row> = compared.iter().flat_map(Comparison::changes).collect();
-    terminal::print_text(&format!("{text}{}", forms::figures(&rows)))?;
+    terminal::print_text(&text)?;
+    let Some(mut compared) = search.difference(from, to) else {
+        return Ok(status);
+    };
+    if status == Status::Done {
+        if let Err(failure) = search.explain(bench, (from, to), &mut compared) {
+            let reason = failure.one_line();
+            let note = "the functions that gained or lost are unknown";
+            bench.context.note(&format!("{note}: {reason}"));
+        }
+    }
+    let rows: Vec<&Row> = compared.changes().collect();
+    terminal::print_text(&forms::figures(&rows))?;
+    bench.context.interrupt.check()?;
     Ok(status)
 }

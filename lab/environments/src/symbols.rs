@@ -136,7 +136,8 @@ fn listing_script(contents: &dyn Contents) -> (Script, usize) {
     if let Some(program) = &located {
         let command = Command::new(SYMBOLS).arg(&program.program);
         let arguments = program.arguments.iter().cloned();
-        let command = arguments.fold(command, Command::arg);
+        let mut command = arguments.fold(command, Command::arg);
+        command.environment.clone_from(&program.environment);
         match contents.guest_kind().custom {
             Some(vmm) => custom_vmm::launch(&mut script, &vmm, &command, &custom_vmm::ENDLESS),
             None => script.launch(&command, false),

@@ -89,6 +89,13 @@ impl Overrides {
         self.values[index].replace(value)
     }
 
+    /// Sets the value of a setting, or removes it.
+    pub fn replace(&mut self, name: &str, value: Option<Value>) {
+        if let Some(index) = SETTINGS.iter().position(|it| it.name == name) {
+            self.values[index] = value;
+        }
+    }
+
     /// Sets the values that `others` sets.
     pub fn extend(&mut self, others: &Self) {
         for (setting, value) in others.iter() {

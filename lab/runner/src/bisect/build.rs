@@ -45,7 +45,7 @@ pub fn build(
     if status.success() {
         return Ok(Ok(()));
     }
-    let output = last_lines(&mut log).unwrap_or_default();
+    let output = excerpt(&mut log).unwrap_or_default();
     Ok(Err(format!("build failed: {status}: {output}")))
 }
 
@@ -68,7 +68,8 @@ fn wait(child: &mut Child, interrupt: &Interrupt) -> io::Result<ExitStatus> {
     }
 }
 
-fn last_lines(log: &mut File) -> io::Result<String> {
+/// Returns the first line with the word "error", in which compilers give the cause, and the last lines.
+fn excerpt(log: &mut File) -> io::Result<String> {
     let mut bytes = Vec::new();
     log.rewind()?;
     log.read_to_end(&mut bytes)?;
@@ -77,9 +78,12 @@ fn last_lines(log: &mut File) -> io::Result<String> {
         .lines()
         .filter(|line| !line.trim().is_empty())
         .collect();
-    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    let (earlier, last) = lines.split_at(lines.len().saturating_sub(LAST_LINES));
+    let is_error = |line: &&str| line.to_lowercase().contains("error");
+    let cause = earlier.iter().copied().find(is_error);
+    let shown: Vec<&str> = cause.into_iter().chain(last.iter().copied()).collect();
     let plain = |c: char| if c.is_control() { ' ' } else { c };
-    Ok(last.join(" / ").chars().map(plain).collect())
+    Ok(shown.join(" / ").chars().map(plain).collect())
 }
 
 #[cfg(test)]
@@ -97,6 +101,14 @@ mod tests {
         assert_eq!(built("test -d .", &interrupt), Ok(()));
         let failure = built("echo one; echo two >&2; exit 7", &interrupt).unwrap_err();
         assert_eq!(failure, "build failed: exit status: 7: one / two");
+    }
+
+    #[test]
+    fn cause_of_a_failed_build_is_reported() {
+        let command = "echo 'a.c:1: error: no such'; echo 'b.c:2: error: neither'; seq 9; exit 2";
+        let failure = built(command, &Interrupt::default()).unwrap_err();
+        let expected = "build failed: exit status: 2: a.c:1: error: no such / 5 / 6 / 7 / 8 / 9";
+        assert_eq!(failure, expected);
     }
 
     #[test]

@@ -7,10 +7,13 @@ mod repository;
 pub use repository::{Commit, Repository, Worktree};
 
 use crate::context::RunContext;
+use crate::event::RunEvent;
 use crate::exact;
 use crate::failure::{Failure, Status};
 use crate::inventory::Inventory;
-use std::collections::BTreeMap;
+use crate::profiles::{Profiler, Profiles};
+use crate::run;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use trapline_abi::OpSet;
 use trapline_gate::search::{Next, Search, Trial};
@@ -27,8 +30,8 @@ pub struct Bench<'a> {
     pub build: String,
     /// Directory of the parts, relative to the worktree; `None` if commits do not build them.
     pub parts: Option<PathBuf>,
-    /// Files of custom VMMs, relative to the worktree.
-    pub vmm_files: Vec<PathBuf>,
+    /// Files that commits build besides the parts, relative to the worktree.
+    pub files: Vec<PathBuf>,
     /// Environments to measure.
     pub environments: Vec<EnvironmentId>,
     /// Operations to measure, a set of [`trapline_abi::Op::bit`].
@@ -44,22 +47,35 @@ pub struct Bench<'a> {
 impl Bench<'_> {
     /// Returns the figures of a commit. The inner error is the reason why it has none.
     fn figures(&mut self, commit: &Commit) -> Result<Result<Summary, Failure>, Failure> {
+        match self.build(commit)? {
+            Ok(inventory) => self.measure(&inventory),
+            Err(failure) => Ok(Err(failure.status(Status::Unmeasured))),
+        }
+    }
+
+    /// Checks a commit out, builds it, and returns the environments with its programs. The inner error is the reason
+    /// why there are none.
+    fn build(&self, commit: &Commit) -> Result<Result<Inventory, Failure>, Failure> {
         self.remove_products()?;
         self.worktree.check_out(commit)?;
         let directory = self.worktree.path();
-        let built = build::build(&self.build, &directory, self.context.interrupt)?;
+        let task = format!("building {}", commit.short());
+        self.context.events.handle(RunEvent::TaskStarted(&task));
+        let built = build::build(&self.build, &directory, self.context.interrupt);
+        self.context.events.handle(RunEvent::Finished);
+        let built = built?;
         self.context.interrupt.check()?;
-        if let Err(reason) = built {
-            return Ok(Err(Failure::new(reason).status(Status::Unmeasured)));
-        }
-        self.measure(&directory)
+        Ok(match built {
+            Ok(()) => (self.inventory)(&directory),
+            Err(reason) => Err(Failure::new(reason)),
+        })
     }
 
     /// Removes what an earlier commit has built, which must not be measured. Files of the repository come back with
     /// the next commit.
     fn remove_products(&self) -> Result<(), Failure> {
         let inside = |path: &PathBuf| self.worktree.path().join(path);
-        let files = self.vmm_files.iter().map(inside);
+        let files = self.files.iter().map(inside);
         for file in files.filter(|file| file.is_file()) {
             removed(&file, std::fs::remove_file(&file))?;
         }
@@ -70,13 +86,9 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn measure(&mut self, directory: &Path) -> Result<Result<Summary, Failure>, Failure> {
-        let inventory = match (self.inventory)(directory) {
-            Ok(inventory) => inventory,
-            Err(failure) => return Ok(Err(failure.status(Status::Unmeasured))),
-        };
+    fn measure(&mut self, inventory: &Inventory) -> Result<Result<Summary, Failure>, Failure> {
         let context = RunContext {
-            inventory: &inventory,
+            inventory,
             ..self.context
         };
         let (environments, operations) = (&self.environments, self.operations);
@@ -93,6 +105,25 @@ impl Bench<'_> {
         let summary = self.figures(commit)?.map_err(about_commit)?;
         exact::require_figures(&summary).map_err(about_commit)?;
         Ok(summary)
+    }
+
+    /// Builds a commit and returns the profiles of `environments`.
+    fn profiles(
+        &self,
+        commit: &Commit,
+        environments: &[EnvironmentId],
+    ) -> Result<Profiles, Failure> {
+        let inventory = self.build(commit)??;
+        let profiler = Profiler {
+            context: RunContext {
+                inventory: &inventory,
+                ..self.context
+            },
+            stacks: false,
+            lines: false,
+        };
+        let configs = run::default_configs(environments);
+        Ok(profiler.profile(&configs, self.operations)?.profiles)
     }
 }
 
@@ -141,8 +172,7 @@ impl<'a> Bisection<'a> {
         let after = bench.figures_of_end(&commits[last])?;
         let first = baseline(&before);
         let compared = compare(&first, &after, &tolerances);
-        let has_other_programs = compared.causes.iter().any(|cause| !cause.fact.around);
-        if !has_other_programs {
+        if compared.causes.is_empty() {
             return Err(same_programs(&commits[0], &commits[last]));
         }
         Ok(Self {
@@ -208,6 +238,28 @@ impl<'a> Bisection<'a> {
         let (before, after) = (self.known.get(&before)?, self.known.get(&after)?);
         Some(compare(&baseline(before), after, &self.tolerances))
     }
+
+    /// Adds to the differences between two measured commits the functions that gained or lost instructions. Builds and
+    /// measures both again, while instructions are counted.
+    ///
+    /// # Errors
+    /// A profile cannot be made.
+    pub fn explain(
+        &self,
+        bench: &Bench<'_>,
+        (before, after): (usize, usize),
+        compared: &mut Comparison,
+    ) -> Result<(), Failure> {
+        let environments: BTreeSet<_> = compared.changes().map(|row| row.environment).collect();
+        let environments: Vec<_> = environments.into_iter().collect();
+        let mut baseline = baseline(&self.known[&before]);
+        baseline.add_profiles(&bench.profiles(&self.commits[before], &environments)?);
+        compared.explain(
+            &baseline,
+            &bench.profiles(&self.commits[after], &environments)?,
+        );
+        Ok(())
+    }
 }
 
 fn removed(path: &Path, result: std::io::Result<()>) -> Result<(), Failure> {
@@ -218,8 +270,8 @@ fn same_programs(first: &Commit, last: &Commit) -> Failure {
     let (first, last) = (first.short(), last.short());
     Failure::usage(
         format!("the measured programs of {first} and {last} are identical"),
-        "--build has to write the programs that are measured: those in --parts, or the VMM, whose path is \
-         relative to the top directory and has a slash, as ./my-vmm",
+        "--build has to write the programs that are measured: those in --parts, or the VMM or --kernel, whose path \
+         is relative to the top directory and has a slash, as ./my-vmm",
     )
 }
 
