@@ -97,17 +97,19 @@ fn built_files(args: &BisectArgs, environments: &[EnvironmentId]) -> Vec<PathBuf
         .collect()
 }
 
-/// Settings whose relative paths, which have a slash, are those of each commit.
-const OF_COMMITS: [&str; 2] = ["kernel", "modules"];
-
-/// Returns these settings with their paths in the worktree.
+/// Returns the settings whose relative paths are those of each commit: the file of a kernel, which has a slash, unlike the
+/// name of a package, and the directory of its modules.
 fn kernel_files(args: &BisectArgs) -> impl Iterator<Item = (&'static str, PathBuf)> + '_ {
     let settings = &args.run_options.environment_options.settings.0;
-    OF_COMMITS.into_iter().filter_map(|name| {
-        let path = settings.text(name).filter(|text| text.contains('/'))?;
-        let path = PathBuf::from(path);
-        path.is_relative().then_some((name, path))
-    })
+    let text = |name| settings.text(name).unwrap_or_default();
+    let names: &[&str] = match text("kernel").contains('/') {
+        true => &["kernel", "modules"],
+        false => &[],
+    };
+    let paths = names
+        .iter()
+        .map(move |name| (*name, PathBuf::from(text(name))));
+    paths.filter(|(_, path)| path.is_relative() && !path.as_os_str().is_empty())
 }
 
 /// Returns the environments with the parts under test and the VMMs of `worktree`.

@@ -1,4 +1,4 @@
-//! `trapline bisect` in the repository of another VMM, which has no part of Trapline.
+//! `trapline bisect` in the repository of another VMM or of a kernel, which has no part of Trapline.
 
 use super::{assert_names, can_search, Repository};
 use std::os::unix::fs::PermissionsExt;
@@ -136,6 +136,26 @@ fn vmm_that_no_commit_builds_is_reported() {
         let reason = "/tree/out/vmm is not an executable file";
         assert!(ended.stderr.contains(reason), "{}", ended.stderr);
     }
+}
+
+/// A kernel of that name in the caller's directory is not measured.
+#[test]
+fn kernel_that_no_commit_builds_is_reported() {
+    if !can_search("a kernel that no commit builds") {
+        return;
+    }
+    let repository = Repository::empty();
+    for number in 0..2 {
+        repository.write("README", &number.to_string());
+        repository.commit_all(number);
+    }
+    write_program(&repository.place.path().join("out/vmlinuz-7"));
+    let range = ["--good", "HEAD~1", "--bad", "HEAD", "--build", "mkdir out"];
+    let kernel = ["--kernel", "out/vmlinuz-7", "--modules", "out"];
+    let ended = repository.bisect_vmm(&[&range[..], &kernel].concat());
+    assert_eq!(ended.status, Some(4), "{ended:?}");
+    let reason = "/tree/out/vmlinuz-7: no such file";
+    assert!(ended.stderr.contains(reason), "{}", ended.stderr);
 }
 
 fn write_program(path: &Path) {
