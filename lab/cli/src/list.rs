@@ -6,7 +6,7 @@ use crate::terminal;
 use serde::Serialize;
 use trapline_abi::{Direction, Op, Unit, Workload};
 use trapline_model::request;
-use trapline_runner::EnvironmentEntry;
+use trapline_runner::{EnvironmentEntry, Inventory};
 
 #[derive(Serialize)]
 struct List {
@@ -52,7 +52,7 @@ pub fn list(args: &InspectArgs) -> Result<(), Failure> {
         PlainFormat::Json => {
             let mut environments = Vec::new();
             inventory.try_for_each(|entry| {
-                environments.push(environment_row(entry));
+                environments.push(environment_row(&inventory, entry));
                 Ok::<_, Failure>(())
             })?;
             terminal::print_json(&serde_json::json!(List {
@@ -65,19 +65,22 @@ pub fn list(args: &InspectArgs) -> Result<(), Failure> {
             let width = terminal::width();
             terminal::print_text("Environments\n")?;
             inventory.try_for_each(|entry| {
-                terminal::print_text(&environment_text(&environment_row(entry), width))
+                terminal::print_text(&environment_text(
+                    &environment_row(&inventory, entry),
+                    width,
+                ))
             })?;
             terminal::print_text(&workloads_text(&workloads, width))
         }
     }
 }
 
-fn environment_row(entry: &EnvironmentEntry) -> EnvironmentRow {
+fn environment_row(inventory: &Inventory, entry: &EnvironmentEntry) -> EnvironmentRow {
     EnvironmentRow {
         name: entry.id.name(),
         clock: entry.id.clock().name(),
         what: entry.id.description(),
-        by_default: entry.id.is_default(),
+        by_default: inventory.is_default(entry.id),
         ready: entry.unavailable().is_none(),
         reason: entry.unavailable().map(ToString::to_string),
     }

@@ -191,21 +191,22 @@ impl Inventory {
         })
     }
 
+    /// Returns whether an environment is measured by default: a usual one, or a custom one if its VMM is configured.
+    pub fn is_default(&self, id: EnvironmentId) -> bool {
+        let is_defined = |name| self.settings.custom_vmm(name, Guest::Image).is_ok();
+        id.is_default() || !id.is_linux_guest() && id.custom_vmm().is_some_and(is_defined)
+    }
+
     /// Returns `chosen`, or if it is empty the environments that are measured by default: the usual
     /// ones and custom ones if a VMM is configured. If none of them supports the options, those that do.
     pub fn select(&self, chosen: &[EnvironmentId]) -> Vec<EnvironmentId> {
         if !chosen.is_empty() {
             return chosen.to_vec();
         }
-        let has_vmm = |id: EnvironmentId| {
-            let name = id.custom_vmm();
-            let is_defined = |name| self.settings.custom_vmm(name, Guest::Image).is_ok();
-            !id.is_linux_guest() && name.is_some_and(is_defined)
-        };
         let all = EnvironmentId::all();
         let usual = all
             .clone()
-            .filter(|id| (id.is_default() || has_vmm(*id)) && self.sched.is_supported_by(*id));
+            .filter(|id| self.is_default(*id) && self.sched.is_supported_by(*id));
         let supports = |id: &EnvironmentId| self.overrides.unsupported_options(*id).is_none();
         match usual.clone().any(|id| supports(&id)) {
             true => usual.collect(),

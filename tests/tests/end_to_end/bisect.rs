@@ -219,6 +219,8 @@ fn commits_that_do_not_build_are_skipped() {
     assert_found(&result, 7);
     assert!(result.stdout.contains("skipped "), "{}", result.stdout);
     assert!(result.stdout.contains("no luck today"), "{}", result.stdout);
+    let has_function = |line: &str| line.starts_with("   ") && line.contains("  guest  ");
+    assert!(result.stdout.lines().any(has_function), "{result:?}");
 }
 
 #[test]

@@ -70,6 +70,8 @@ fn ready_definitions_are_valid() {
     copy_ready_definitions(&place);
     let list = place.run(&["list", "--format", "json"]);
     let page = std::fs::read_to_string(root().join("docs/vmms.md")).expect("readable page");
+    let listed = list.json();
+    let environments = listed["environments"].as_array().expect("list");
     for name in [
         "qemu-q35",
         "kvmtool",
@@ -81,6 +83,9 @@ fn ready_definitions_are_valid() {
         let reason = unavailable_reason(&list, name).unwrap_or_default();
         let is_valid = reason.is_empty() || reason.contains("there is no program");
         assert!(is_valid, "{name}: {reason}");
+        let row = environments.iter().find(|row| row["name"] == name);
+        let by_default = &row.expect("environment is listed")["by_default"];
+        assert_eq!(*by_default, true, "{name}: a plain run measures it");
         assert!(
             page.contains(&format!("`{name}`")),
             "{name} is not in docs/vmms.md"

@@ -104,15 +104,11 @@ fn commit_that_slowed_a_vmm_down_is_found() {
     assert_names(&ended, 8);
     assert!(ended.stdout.contains("\nskipped "), "{}", ended.stdout);
     let changed = "\nexits/port-out";
-    let line = ended
-        .stdout
-        .split_once(changed)
-        .expect("port-out changed")
-        .1;
-    assert!(
-        line.lines().next().expect("a line").contains("+30.000"),
-        "{line}"
-    );
+    let (_, after) = ended.stdout.split_once(changed).expect("port-out changed");
+    let mut lines = after.lines();
+    assert!(lines.next().expect("a line").contains("+30.000"), "{after}");
+    let function = lines.next().expect("a function");
+    assert!(function.trim().starts_with("+30.000  "), "{after}");
 }
 
 /// A program of that name in the caller's directory is not measured.
