@@ -18,9 +18,9 @@ const FEWEST: usize = 3;
 
 /// The reports of one environment, one for each set of settings that it supports, in natural order.
 pub struct Series<'a> {
-    /// What differs: the name of a setting, or `settings`.
+    /// The name of the setting that differs, or `settings`.
     pub title: &'static str,
-    /// Of each report the value of that setting, or all settings.
+    /// The value of that setting, or all settings, for each report.
     pub names: Vec<String>,
     /// The reports.
     pub reports: Vec<&'a Report>,

@@ -23,7 +23,7 @@ const SLANTED: f64 = 3.2;
 
 /// The axes that all lines of an operation share.
 pub struct Frame {
-    /// What the order is of.
+    /// Title of the axis.
     pub title: &'static str,
     /// Names of the places.
     pub names: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Line {
     pub tone: &'static str,
     /// Places and values.
     pub points: Vec<(usize, f64)>,
-    /// What is drawn above it.
+    /// Marks above the line.
     pub marks: Markup,
 }
 
