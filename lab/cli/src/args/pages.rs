@@ -264,7 +264,8 @@ name the functions that gained or lost instructions.",
 Commits that cannot be built or measured are skipped. The search follows first
 parents. The commit that is found and the one before it are built and measured
 again, for the functions that changed. Relative paths in the command of a VMM,
-by --vmm or by name, are those of each commit, and have a slash.",
+by --vmm or by name, and that of --kernel, are those of each commit, and have a
+slash.",
         examples: &[(
             "trapline bisect --good v1 --bad HEAD --build 'make build' --workload exits",
             "",
