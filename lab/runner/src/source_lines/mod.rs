@@ -6,10 +6,10 @@ mod kernel;
 use crate::context::RunContext;
 use crate::debug_symbols;
 use crate::failure::Failure;
-use crate::profiles::Profiles;
 use crate::symbols;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use trapline_abi::Op;
 use trapline_environments::Limits;
 use trapline_model::Config;
 use trapline_profile::source::{CodeOffset, SourceLine, Sources};
@@ -23,7 +23,7 @@ use trapline_profile::{Function, Profile};
 /// The files of an environment cannot be located.
 pub fn add(
     context: &RunContext<'_>,
-    profiles: &mut Profiles,
+    profiles: &mut BTreeMap<(Config, Op), Profile>,
     watch: &Limits,
     shown: impl Fn(&Profile) -> BTreeSet<Function>,
 ) -> Result<(), Failure> {
