@@ -9,8 +9,8 @@ use crate::report::Report;
 use crate::table;
 use alphanumeric_sort::compare_str;
 use std::collections::BTreeSet;
-use trapline_abi::{block, Op};
-use trapline_model::{irq, names, populate, Clock, EnvironmentId, Overrides};
+use trapline_abi::Op;
+use trapline_model::{names, Clock, EnvironmentId, Overrides};
 use trapline_stats::{Cell, Value};
 
 /// The fewest sets of settings that are shown together.
@@ -74,7 +74,7 @@ fn differing<'a>(all: impl Iterator<Item = &'a Overrides> + Clone) -> Option<&'s
 /// Returns the brief form of a run with many sets of settings: their figures together. `None` of other runs, and of plans
 /// with tables and workloads with sections of their own.
 pub fn document(reports: &[Report]) -> Option<Document> {
-    let others = irq::operations() | populate::operations() | block::operations();
+    let others = table::with_own_sections();
     let is_plain = |report: &Report| {
         report.tables.is_empty()
             && report.optimisations.is_empty()
@@ -84,13 +84,18 @@ pub fn document(reports: &[Report]) -> Option<Document> {
         return None;
     }
     let all: Vec<&Report> = reports.iter().collect();
-    let series = EnvironmentId::all().filter_map(|id| Some((id, Series::new(id, &all)?)));
-    let tables = series.filter_map(|(id, series)| figures(id, &series));
-    let tables: Vec<Section> = tables.collect();
+    let cells: Vec<Cell> = reports.iter().flat_map(Report::cells).collect();
+    let is_measured = |id: &EnvironmentId| {
+        let mut here = cells.iter().filter(|cell| cell.environment == *id);
+        here.any(|cell| !matches!(cell.value, Value::Skip(_)))
+    };
+    // An environment with fewer settings, such as a bare row, has its figures beside the others' in each table.
+    let tables = EnvironmentId::all().filter(is_measured);
+    let tables = tables.map(|id| figures(id, &Series::new(id, &all)?));
+    let tables: Vec<Section> = tables.collect::<Option<_>>()?;
     if tables.is_empty() {
         return None;
     }
-    let cells: Vec<Cell> = reports.iter().flat_map(Report::cells).collect();
     let common = Report {
         overrides: Overrides::default(),
         ..reports[0].clone()
@@ -193,6 +198,7 @@ pub(crate) mod tests {
     use crate::document::text::render_brief;
     use crate::fixture::{cell, figure, measured};
     use expect_test::expect;
+    use trapline_model::irq;
     use trapline_stats::{Failure, FailureKind, Summary};
 
     /// Returns a report with a figure of `sim/kvm`.
@@ -273,6 +279,12 @@ pub(crate) mod tests {
     fn plans_with_tables_keep_them() {
         let mut reports = ["", "cpus=2", "cpus=4"].map(|settings| report(settings, 1.0));
         assert!(text(&reports).is_some());
+        let bare = measured(EnvironmentId::HOST, Op::Cpuid, figure(1.0));
+        let mut beside_bare = reports.clone();
+        beside_bare
+            .iter_mut()
+            .for_each(|report| report.summary.cells.push(bare.clone()));
+        assert_eq!(text(&beside_bare), None, "the bare row would be left out");
         reports[0].operations |= irq::operations();
         assert_eq!(text(&reports), None);
     }

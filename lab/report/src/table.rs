@@ -4,7 +4,7 @@ use crate::document::{Align, Cell as TableCell, Look, Section, Span, Table};
 use crate::figures::{self, clock_name, clock_title};
 use crate::notes::Notes;
 use crate::report::Report;
-use trapline_abi::{block, Direction, Op, Unit, Workload};
+use trapline_abi::{block, Direction, Op, OpSet, Unit, Workload};
 use trapline_model::file;
 use trapline_model::{irq, names, populate, Clock, EnvironmentId};
 use trapline_stats::order::Interval;
@@ -72,6 +72,11 @@ pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
 /// Returns the section of the figures of a clock, under the title of a table of the plan if there is one.
 type Builder = fn(&[Cell], Clock, Option<&file::Table>) -> Option<Section>;
 
+/// Returns the operations that have sections of their own, a set of [`Op::bit`].
+pub fn with_own_sections() -> OpSet {
+    irq::operations() | populate::operations() | block::operations()
+}
+
 /// Returns one section for all operations, or one for each table of the plan.
 pub fn sections_by(
     report: &Report,
@@ -79,7 +84,7 @@ pub fn sections_by(
     clock: Clock,
     section: Builder,
 ) -> Vec<Section> {
-    let others = irq::operations() | populate::operations() | block::operations();
+    let others = with_own_sections();
     let tables = report.tables.iter();
     match report.tables.is_empty() && report.operations & !others != 0 {
         true => section(cells, clock, None).into_iter().collect(),
