@@ -155,6 +155,7 @@ fn baseline_and_profile_of_a_vmm_that_restarts_guests_after_a_reset() {
 fn linux_guest_of_a_defined_vmm_is_measured() {
     let place = Place::new();
     copy_ready_definitions(&place);
+    configure(&place, &definitions());
     if !place.has("sim/qemu-q35/linux", "a Linux guest of a defined VMM") {
         return;
     }
@@ -170,8 +171,8 @@ fn linux_guest_of_a_defined_vmm_is_measured() {
     assert!(facts["custom-vmm-sha256"].is_string(), "{facts:#}");
     // A definition without such a command.
     let list = place.run(&["list", "--format", "json"]);
-    let reason = unavailable_reason(&list, "sim/alioth/linux").expect("no Linux guest");
-    let expected = "vmm.alioth has no command for Linux guests";
+    let reason = unavailable_reason(&list, "sim/plain/linux").expect("no Linux guest");
+    let expected = "vmm.plain has no command for Linux guests";
     assert!(reason.starts_with(expected), "{reason}");
 }
 
