@@ -3,6 +3,9 @@
 use crate::launch::BootClock;
 use crate::linux_guest::Linux;
 use crate::process_guest::GuestCommand;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use trapline_abi::job::Fault;
@@ -12,7 +15,7 @@ use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts};
 use trapline_model::GuestConfig;
-use trapline_sim::bzimage;
+use trapline_sim::image_format::{self, raw};
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 
@@ -30,7 +33,7 @@ pub fn custom_guest(
         program: vmm.program()?,
         vmm,
         image: image.to_owned(),
-        bzimage: PathBuf::new(),
+        converted: PathBuf::new(),
         initramfs: PathBuf::new(),
         options: String::new(),
         config: PathBuf::new(),
@@ -51,6 +54,10 @@ pub const ENDLESS: Job = Job {
 pub fn launch(script: &mut Script, custom: &CustomGuest, command: &Command, job: &Job) {
     if let Some(text) = custom.config_text(job) {
         script.file(&custom.config.to_string_lossy(), &text);
+    }
+    if let Some(text) = custom.contained_command_line(job) {
+        let image = custom.converted.to_string_lossy();
+        script.overwrite(&image, raw::COMMAND_LINE, &text);
     }
     script.launch_foreign(command, custom.is_wrapped);
 }
@@ -75,13 +82,13 @@ impl GuestInCustomVmm {
         ring: u8,
     ) -> Result<Self, Error> {
         let home = TempDir::new().map_err(Error::file(std::env::temp_dir()))?;
-        let bzimage = home.path().join("bzimage");
-        if vmm.wants_bzimage() {
-            std::fs::write(&bzimage, bzimage::of(image)?).map_err(Error::file(&bzimage))?;
+        let converted = home.path().join("image");
+        if let Some(bytes) = image_format::converted(image, vmm.format(), guest.memory_mib)? {
+            std::fs::write(&converted, bytes).map_err(Error::file(&converted))?;
         }
         Ok(Self {
             custom: CustomGuest {
-                bzimage,
+                converted,
                 config: home.path().join("config"),
                 home: home.path().to_owned(),
                 ..custom_guest(vmm, image, guest, ring)?
@@ -114,11 +121,21 @@ impl GuestInCustomVmm {
     }
 }
 
+/// Writes a text with a terminating zero over bytes of a file.
+fn overwrite(path: &Path, offset: u64, text: &str) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    file.write_all_at(&[text.as_bytes(), b"\0"].concat(), offset)
+}
+
 impl GuestCommand for GuestInCustomVmm {
     fn command(&self, job: &Job) -> Result<Command, Error> {
         let config = &self.custom.config;
         if let Some(text) = self.custom.config_text(job) {
             std::fs::write(config, text).map_err(Error::file(config))?;
+        }
+        if let Some(text) = self.custom.contained_command_line(job) {
+            let image = &self.custom.converted;
+            overwrite(image, raw::COMMAND_LINE, &text).map_err(Error::file(image))?;
         }
         Ok(self.custom.command(job))
     }

@@ -118,6 +118,9 @@ pub enum InvalidCommand {
     /// A configuration file is named and not given, or the other way round.
     #[error("{{config}} in the command and the key config of [vmm.NAME] go together")]
     Config,
+    /// The placeholder of one format, and another format.
+    #[error("{{bzimage}} in the command and format = \"multiboot\" or \"raw\" exclude each other: write {{image}}")]
+    Formats,
     /// A placeholder is one of another kind of guest.
     #[error("placeholder {{{0}}} is one of another guest: {{image}} and {{bzimage}} are those of the image, {{kernel}} and {{initramfs}} of Linux guests, key linux")]
     OtherGuest(&'static str),
@@ -199,6 +202,7 @@ impl CustomVmm {
         let vmm = Self::parse(Definition {
             command,
             config,
+            format: ImageFormat::Pvh,
             ..definition
         })?;
         let vmm = Self {
@@ -229,18 +233,22 @@ impl CustomVmm {
         if let Some(place) = others.iter().find(|place| self.has(**place)) {
             return Err(InvalidCommand::OtherGuest(place.name()));
         }
-        let required: &[(&[Placeholder], &str)] = match self.guest {
-            Guest::Image => &[
-                (
-                    &[Placeholder::Image, Placeholder::BzImage],
-                    "{image} or {bzimage}",
-                ),
-                (&[Placeholder::CommandLine], "{cmdline}"),
-            ],
-            Guest::Linux => &[
+        let is_converted = !matches!(self.format, ImageFormat::Pvh | ImageFormat::Bzimage);
+        if is_converted && self.has(Placeholder::BzImage) {
+            return Err(InvalidCommand::Formats);
+        }
+        let image: (&[_], _) = (
+            &[Placeholder::Image, Placeholder::BzImage],
+            "{image} or {bzimage}",
+        );
+        let command_line: (&[_], _) = (&[Placeholder::CommandLine], "{cmdline}");
+        let required: &[(&[Placeholder], &str)] = match (self.guest, self.format) {
+            (Guest::Image, ImageFormat::Raw) => &[image],
+            (Guest::Image, _) => &[image, command_line],
+            (Guest::Linux, _) => &[
                 (&[Placeholder::Kernel], "{kernel}"),
                 (&[Placeholder::Initramfs], "{initramfs}"),
-                (&[Placeholder::CommandLine], "{cmdline}"),
+                command_line,
             ],
         };
         for (places, names) in required {
@@ -258,9 +266,12 @@ impl CustomVmm {
             .any(|piece| *piece == Piece::Placeholder(place))
     }
 
-    /// Returns whether it boots a bzImage.
-    pub fn wants_bzimage(&self) -> bool {
-        self.has(Placeholder::BzImage) || self.format == ImageFormat::Bzimage
+    /// Returns the format of the image that it boots.
+    pub fn format(&self) -> ImageFormat {
+        match self.has(Placeholder::BzImage) {
+            true => ImageFormat::Bzimage,
+            false => self.format,
+        }
     }
 
     /// Returns whether it has a configuration file.

@@ -19,9 +19,9 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
-    /// The image cannot be converted to a bzImage.
-    #[error("cannot convert {} to a bzImage: {reason}", .path.display())]
-    BzImage {
+    /// A file cannot be loaded as an image.
+    #[error("cannot load {}: {reason}", .path.display())]
+    Image {
         /// The image.
         path: PathBuf,
         /// The cause.

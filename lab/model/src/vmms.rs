@@ -60,11 +60,15 @@ pub enum ImageFormat {
     Pvh,
     /// A bzImage.
     Bzimage,
+    /// A 32-bit ELF file with a multiboot header.
+    Multiboot,
+    /// A flat binary, entered at its first byte, with its command line.
+    Raw,
 }
 
 impl ImageFormat {
     /// The names of all values.
-    pub const NAMES: [&str; 2] = ["pvh", "bzimage"];
+    pub const NAMES: [&str; 4] = ["pvh", "bzimage", "multiboot", "raw"];
 }
 
 /// Device that the records of a guest leave through: `console`.

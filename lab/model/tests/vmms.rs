@@ -114,10 +114,10 @@ fn definitions_have_files_variables_and_a_configuration() {
         linux_config: Some("{initramfs}".to_owned()),
     };
     assert_eq!(definition("full"), Some(expected));
-    let error = file::read_configuration("[vmm.x]\ncommand = 'x'\nformat = 'raw'").unwrap_err();
+    let error = file::read_configuration("[vmm.x]\ncommand = 'x'\nformat = 'elf'").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "line 3: unknown variant `raw`, expected `pvh` or `bzimage`"
+        "line 3: unknown variant `elf`, expected one of `pvh`, `bzimage`, `multiboot`, `raw`"
     );
 }
 

@@ -1,7 +1,7 @@
 //! Conversion of an ELF file of 64 bits to one of 32 bits with the same segments, because boot loaders of the Multiboot
 //! Specification 0.6.96, QEMU's among them, load no other.
 
-use object::elf::{FileHeader64, Ident, PT_LOAD};
+use object::elf::{FileHeader64, Ident, PF_R, PF_W, PF_X, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::Endianness;
 
@@ -28,21 +28,33 @@ pub fn converted(file: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 /// A segment to load.
-struct Segment<'a> {
+pub(crate) struct Segment<'a> {
     physical: u32,
     data: &'a [u8],
     size: u32,
     flags: u32,
 }
 
-fn convert(file: &[u8]) -> Result<Vec<u8>, String> {
+impl<'a> Segment<'a> {
+    /// Returns a segment that can be executed and written.
+    pub(crate) fn writable(physical: u32, data: &'a [u8]) -> Self {
+        Self {
+            physical,
+            data,
+            size: data.len() as u32,
+            flags: PF_R | PF_W | PF_X,
+        }
+    }
+}
+
+fn convert(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let malformed = |error: object::read::Error| error.to_string();
-    let header = FileHeader64::<Endianness>::parse(file).map_err(malformed)?;
+    let header = FileHeader64::<Endianness>::parse(bytes).map_err(malformed)?;
     let endian = header.endian().map_err(malformed)?;
     let mut segments = Vec::new();
-    let headers = header.program_headers(endian, file).map_err(malformed)?;
+    let headers = header.program_headers(endian, bytes).map_err(malformed)?;
     for program in headers.iter().filter(|it| it.p_type(endian) == PT_LOAD) {
-        let data = program.data(endian, file);
+        let data = program.data(endian, bytes);
         segments.push(Segment {
             physical: short(program.p_paddr(endian))?,
             data: data.map_err(|()| "a segment exceeds the file".to_owned())?,
@@ -50,14 +62,15 @@ fn convert(file: &[u8]) -> Result<Vec<u8>, String> {
             flags: program.p_flags(endian),
         });
     }
-    Ok(written(short(header.e_entry(endian))?, &segments))
+    Ok(file(short(header.e_entry(endian))?, &segments))
 }
 
 fn short(value: u64) -> Result<u32, String> {
     u32::try_from(value).map_err(|_| format!("{value:#x} does not fit 32 bits"))
 }
 
-fn written(entry: u32, segments: &[Segment<'_>]) -> Vec<u8> {
+/// Returns a 32-bit ELF file with these segments.
+pub(crate) fn file(entry: u32, segments: &[Segment<'_>]) -> Vec<u8> {
     let mut output = Vec::new();
     output.extend(b"\x7fELF\x01\x01\x01");
     output.resize(size_of::<Ident>(), 0);
@@ -111,7 +124,7 @@ mod tests {
             segment(0x20_0000, b"first", 5),
             segment(0x100_0000, b"second", 0x8000),
         ];
-        let file = written(0x20_0050, &segments);
+        let file = file(0x20_0050, &segments);
         let header = FileHeader32::<Endianness>::parse(file.as_slice()).unwrap();
         let endian = header.endian().unwrap();
         assert_eq!(header.e_entry(endian), 0x20_0050);

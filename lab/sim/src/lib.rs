@@ -6,11 +6,11 @@
 
 pub mod base;
 pub mod bochs;
-pub mod bzimage;
 pub mod capabilities;
 pub mod closure;
 pub mod drivers;
 pub mod elf32;
+pub mod image_format;
 pub mod initramfs;
 pub mod kernel;
 pub mod listener;

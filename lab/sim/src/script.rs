@@ -68,11 +68,12 @@ impl Script {
 
     /// Writes a text to a file.
     pub fn file(&mut self, path: &str, text: &str) {
-        let encode = |character: char| match character {
-            '%' | '\t' | '\n' | '\r' => format!("%{:02X}", u32::from(character)),
-            other => other.to_string(),
-        };
-        self.line(&["file", path, &text.chars().map(encode).collect::<String>()]);
+        self.line(&["file", path, &encoded(text)]);
+    }
+
+    /// Writes a text with a terminating zero over bytes of a file.
+    pub fn overwrite(&mut self, path: &str, offset: u64, text: &str) {
+        self.line(&["overwrite", path, &offset.to_string(), &encoded(text)]);
     }
 
     /// Runs `xl` to start a domain. With `asked`, the domain reads the last argument from its console.
@@ -150,6 +151,15 @@ impl Script {
     }
 }
 
+/// Returns a text without separators of words and lines.
+fn encoded(text: &str) -> String {
+    let encode = |character: char| match character {
+        '%' | '\t' | '\n' | '\r' => format!("%{:02X}", u32::from(character)),
+        other => other.to_string(),
+    };
+    text.chars().map(encode).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +174,7 @@ mod tests {
         script.launch(&Command::new("/qemu"), true);
         script.disk("/dev/disk", 16);
         script.file("/config", "a = \"100%\"\n");
+        script.overwrite("/image", 64, "a\t");
         script.launch_foreign(&Command::new("/theirs").env("HOME", "/root"), false);
         script.load("cpu", "turns", "count", &Command::new("/init").arg("burn"));
         script.sched("fifo:7".parse().unwrap());
@@ -177,6 +188,7 @@ mod tests {
                         launch\t1\t600\tyes\t/qemu\n\
                         disk\t/dev/disk\t16\n\
                         file\t/config\ta = \"100%25\"%0A\n\
+                        overwrite\t/image\t64\ta%09\n\
                         variable\tHOME\t/root\n\
                         launch\t2\t600\tforeign\t/theirs\n\
                         load\tcpu\tturns\tcount\t/init\tburn\n\

@@ -28,6 +28,7 @@ mod gate;
 mod guest;
 mod hostile;
 mod image;
+mod image_formats;
 mod intel;
 mod ipc;
 mod irq;

@@ -29,6 +29,7 @@ use script::{Step, VmmKind};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use trapline_abi::Record;
 use trapline_spawn::ticks;
@@ -149,14 +150,14 @@ fn execute(step: &Step<'_>, programs: &mut Programs, port: &mut Port) -> Result<
         Step::Module { path, options } => {
             insert_module(path, options).map_err(|error| format!("module {path}: {error}"))
         }
-        Step::Write { path, text } => {
-            fs::write(path, text).map_err(|error| format!("{path}: {error}"))
-        }
         Step::Wait { path, text } => {
             wait_until(path, text).map_err(|error| format!("{path}: {error}"))
         }
         Step::File { path, text } => {
             fs::write(path, text).map_err(|error| format!("{path}: {error}"))
+        }
+        Step::Overwrite { path, offset, text } => {
+            overwrite(path, *offset, text).map_err(|error| format!("{path}: {error}"))
         }
         Step::Variable { name, value } => {
             variables.retain(|(known, _)| known != name);
@@ -203,6 +204,11 @@ fn wait_until(path: &str, text: &str) -> io::Result<()> {
         std::thread::sleep(Duration::from_millis(10));
     }
     Err(io::Error::other(format!("does not become '{text}'")))
+}
+
+fn overwrite(path: &str, offset: u64, text: &str) -> io::Result<()> {
+    let file = fs::File::options().write(true).open(path)?;
+    file.write_all_at(&[text.as_bytes(), b"\0"].concat(), offset)
 }
 
 fn mount_all() -> Result<(), Message> {

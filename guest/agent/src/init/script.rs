@@ -28,17 +28,19 @@ pub enum Step<'a> {
         /// Parameters, as on a kernel command line.
         options: &'a str,
     },
-    /// Writes a text to a file.
-    Write {
-        /// File.
-        path: &'a str,
-        /// Text.
-        text: &'a str,
-    },
     /// Writes a text of any characters to a file.
     File {
         /// File.
         path: &'a str,
+        /// Text, decoded.
+        text: String,
+    },
+    /// Writes a text with a terminating zero over bytes of a file.
+    Overwrite {
+        /// File.
+        path: &'a str,
+        /// Offset of the first byte.
+        offset: u64,
         /// Text, decoded.
         text: String,
     },
@@ -175,9 +177,13 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
     let words: Vec<&str> = line.split('\t').collect();
     match words[..] {
         ["module", path, options] => Ok(Step::Module { path, options }),
-        ["write", path, text] => Ok(Step::Write { path, text }),
         ["file", path, text] => Ok(Step::File {
             path,
+            text: decode(text)?,
+        }),
+        ["overwrite", path, offset, text] => Ok(Step::Overwrite {
+            path,
+            offset: number(offset)?,
             text: decode(text)?,
         }),
         ["variable", name, value] => Ok(Step::Variable { name, value }),
@@ -337,6 +343,12 @@ mod tests {
             text: "{\n\t\"a\": \"100%\"}".to_owned(),
         };
         assert_eq!(parse("file\t/config\t{%0A%09\"a\": \"100%25\"}"), Ok(file));
+        let overwrite = Step::Overwrite {
+            path: "/image",
+            offset: 64,
+            text: "a\t".to_owned(),
+        };
+        assert_eq!(parse("overwrite\t/image\t64\ta%09"), Ok(overwrite));
         let (name, value) = ("HOME", "/tmp");
         assert_eq!(
             parse("variable\tHOME\t/tmp"),

@@ -21,13 +21,13 @@ use trapline_sim::module::Module;
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 use trapline_sim::vmm_files::VmmFiles;
-use trapline_sim::{bzimage, drivers, IMAGE};
+use trapline_sim::{drivers, image_format, IMAGE};
 
 /// Modules for network cards of guests.
 const DRIVERS: [&str; 1] = ["tun"];
 
-/// The image as a bzImage, and the configuration file, on the machine.
-const BZIMAGE: &str = "/trapline/bzimage";
+/// The image in another format, and the configuration file, on the machine.
+const CONVERTED: &str = "/trapline/converted-image";
 const CONFIG: &str = "/trapline/config";
 
 /// Home directory of the VMM on the machine.
@@ -90,7 +90,7 @@ impl InnerCustomVmm {
     ) -> Result<Self, Error> {
         let files = VmmFiles::of(&vmm)?;
         let custom = CustomGuest {
-            bzimage: BZIMAGE.into(),
+            converted: CONVERTED.into(),
             config: CONFIG.into(),
             home: HOME.into(),
             is_wrapped: files.has_wrapper(),
@@ -122,8 +122,10 @@ impl Contents for InnerCustomVmm {
         self.files.add_to(archive)?;
         match &self.system {
             System::Image(image) => {
-                if self.custom.vmm.wants_bzimage() {
-                    archive.file(BZIMAGE, bzimage::of(image)?);
+                let (format, guest) = (self.custom.vmm.format(), &self.custom.machine);
+                let converted = image_format::converted(image, format, guest.memory_mib)?;
+                if let Some(bytes) = converted {
+                    archive.file(CONVERTED, bytes);
                 }
                 add_as(archive, IMAGE, image)
             }

@@ -21,8 +21,8 @@ pub struct CustomGuest {
     pub program: PathBuf,
     /// Path of the image, or of the kernel of a Linux guest.
     pub image: PathBuf,
-    /// Path of the image as a bzImage, if the VMM boots that.
-    pub bzimage: PathBuf,
+    /// Path of the image in another format than its own, if the VMM boots that.
+    pub converted: PathBuf,
     /// Path of the initramfs of a Linux guest.
     pub initramfs: PathBuf,
     /// Words of the command line before the job, each followed by a space: those of a Linux guest.
@@ -80,20 +80,30 @@ impl CustomGuest {
     fn filled(&self, word: &[Piece], job: &Job) -> String {
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let memory_bytes = u64::from(self.machine.memory_mib) << 20;
-        let is_bzimage = self.vmm.format == ImageFormat::Bzimage;
+        let is_converted = self.vmm.format != ImageFormat::Pvh;
         let filled = word.iter().map(|piece| match piece {
             Piece::Text(text) => text.clone(),
-            Piece::Placeholder(Placeholder::Image) if !is_bzimage => path(&self.image),
-            Piece::Placeholder(Placeholder::Image | Placeholder::BzImage) => path(&self.bzimage),
+            Piece::Placeholder(Placeholder::Image) if !is_converted => path(&self.image),
+            Piece::Placeholder(Placeholder::Image | Placeholder::BzImage) => path(&self.converted),
             Piece::Placeholder(Placeholder::Memory) => self.machine.memory_mib.to_string(),
             Piece::Placeholder(Placeholder::MemoryBytes) => memory_bytes.to_string(),
             Piece::Placeholder(Placeholder::Cpus) => self.machine.cpus.to_string(),
             Piece::Placeholder(Placeholder::Kernel) => path(&self.image),
             Piece::Placeholder(Placeholder::Initramfs) => path(&self.initramfs),
-            Piece::Placeholder(Placeholder::CommandLine) => format!("{}{job}", self.options),
+            Piece::Placeholder(Placeholder::CommandLine) => self.command_line(job),
             Piece::Placeholder(Placeholder::Config) => path(&self.config),
         });
         filled.collect()
+    }
+
+    fn command_line(&self, job: &Job) -> String {
+        format!("{}{job}", self.options)
+    }
+
+    /// Returns the command line for `job` if the image's file contains it.
+    pub fn contained_command_line(&self, job: &Job) -> Option<String> {
+        let is_contained = self.vmm.format() == ImageFormat::Raw;
+        is_contained.then(|| self.command_line(&self.adapted(job)))
     }
 
     /// Checks the end of the VMM and the records of its guest.

@@ -17,7 +17,7 @@ fn guest(text: &str) -> CustomGuest {
         vmm: vmm(text),
         program: "/bin/vmm".into(),
         image: "/an/image".into(),
-        bzimage: "/a/bzimage".into(),
+        converted: "/a/converted-image".into(),
         initramfs: "/an/initramfs".into(),
         options: String::new(),
         config: "/a/config".into(),
@@ -100,9 +100,37 @@ fn relative_paths_stay_in_their_directory() {
 #[test]
 fn bzimage_placeholder_is_supported() {
     let text = "vmm --kernel={bzimage} {cmdline}";
-    assert!(vmm(text).wants_bzimage());
-    assert_eq!(arguments(text)[0], "--kernel=/a/bzimage");
-    assert!(!vmm("vmm {image} {cmdline}").wants_bzimage());
+    assert_eq!(vmm(text).format(), ImageFormat::Bzimage);
+    assert_eq!(arguments(text)[0], "--kernel=/a/converted-image");
+    assert_eq!(vmm("vmm {image} {cmdline}").format(), ImageFormat::Pvh);
+}
+
+#[test]
+fn flat_binary_contains_its_command_line() {
+    let definition = |command: &str, format| Definition {
+        command: command.to_owned(),
+        format,
+        ..Definition::default()
+    };
+    let raw = definition("vmm {image}", ImageFormat::Raw);
+    let guest = CustomGuest {
+        vmm: CustomVmm::try_from(raw).unwrap(),
+        ..guest("vmm {image} {cmdline}")
+    };
+    assert_eq!(guest.command(&Job::EMPTY).arguments, ["/a/converted-image"]);
+    let line = guest.contained_command_line(&Job::EMPTY).unwrap();
+    assert!(line.starts_with("trapline.run=none "), "{line}");
+    let linux = Definition {
+        linux: Some("vmm {kernel} {initramfs} {cmdline}".to_owned()),
+        ..definition("vmm {image}", ImageFormat::Raw)
+    };
+    let command = linux.linux.clone().unwrap();
+    let linux = CustomVmm::with_linux(linux, command).unwrap();
+    assert_eq!(linux.format(), ImageFormat::Pvh, "that of the image");
+    for format in [ImageFormat::Raw, ImageFormat::Multiboot] {
+        let both = definition("vmm {bzimage} {cmdline}", format);
+        assert_eq!(CustomVmm::try_from(both), Err(InvalidCommand::Formats));
+    }
 }
 
 #[test]
@@ -168,7 +196,8 @@ fn configuration_file_is_a_template() {
         ["--file", "/a/config"]
     );
     let written = guest.config_text(&Job::EMPTY).unwrap();
-    let start = r#"{"memory": 128, "kernel": {"path": "/a/bzimage", "args": "trapline.run="#;
+    let start =
+        r#"{"memory": 128, "kernel": {"path": "/a/converted-image", "args": "trapline.run="#;
     assert!(written.starts_with(start), "{written}");
     assert!(written.contains("trapline.console=port"), "{written}");
     assert!(written.contains(" trapline.transport=pci"), "{written}");

@@ -146,7 +146,7 @@ fn vmms() -> Value {
                     "type": "string",
                     "description": "A command as of --vmm, with {image} or {bzimage}, {cmdline}, {memory} (MiB), {cpus}, {config}."
                 },
-                "format": { "enum": ImageFormat::NAMES, "description": "Format of {image}." },
+                "format": { "enum": ImageFormat::NAMES, "description": "Format of {image}. A raw one contains its command line." },
                 "files": {
                     "type": "array", "items": { "type": "string" },
                     "description": "Files and directories that it needs, besides those that the command names."

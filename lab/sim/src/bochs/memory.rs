@@ -3,7 +3,7 @@
 //! There is no disk and no BIOS: Bochs reads a file into memory, and the firmware enters the image by its PVH
 //! entry.
 
-use crate::bzimage::{self, NotWrapped};
+use crate::image_format::{self, not_converted, InvalidImage};
 use elf::abi::PT_LOAD;
 use elf::endian::LittleEndian;
 use elf::ElfBytes;
@@ -71,7 +71,7 @@ impl Memory {
     /// # Errors
     /// It has no PVH entry, or its address is outside of memory.
     pub fn of_kernel(path: &Path, elf: &[u8]) -> Result<Self, Error> {
-        Self::of_elf(elf, bzimage::entry).map_err(not_wrapped(path))
+        Self::of_elf(elf, image_format::entry).map_err(not_converted(path))
     }
 
     /// Loads the hypervisor at `path` with its multiboot entry.
@@ -81,12 +81,12 @@ impl Memory {
     pub fn of_hypervisor(path: &Path) -> Result<Self, Error> {
         let elf = std::fs::read(path).map_err(Error::file(path))?;
         let entry = |file: &File<'_>| u32::try_from(file.ehdr.e_entry).ok();
-        Self::of_elf(&elf, entry).map_err(not_wrapped(path))
+        Self::of_elf(&elf, entry).map_err(not_converted(path))
     }
 
-    fn of_elf(elf: &[u8], entry: impl Fn(&File<'_>) -> Option<u32>) -> Result<Self, NotWrapped> {
-        let not_elf = |error: elf::ParseError| NotWrapped::NotElf(error.to_string());
-        let unfit = |reason| move || NotWrapped::UnsupportedSetting(reason);
+    fn of_elf(elf: &[u8], entry: impl Fn(&File<'_>) -> Option<u32>) -> Result<Self, InvalidImage> {
+        let not_elf = |error: elf::ParseError| InvalidImage::NotElf(error.to_string());
+        let unfit = |reason| move || InvalidImage::Unsupported(reason);
         let file = File::minimal_parse(elf).map_err(not_elf)?;
         let entry = entry(&file).ok_or_else(unfit("no PVH entry"))?;
         let mut memory = Self::entered_at(entry);
@@ -179,14 +179,6 @@ impl Memory {
 
 /// An ELF file to load.
 type File<'a> = ElfBytes<'a, LittleEndian>;
-
-fn not_wrapped(path: &Path) -> impl FnOnce(NotWrapped) -> Error {
-    let path = path.to_owned();
-    move |source| Error::BzImage {
-        path,
-        reason: source.to_string(),
-    }
-}
 
 /// Returns the memory map of a PC with `mib` of memory.
 pub fn map(mib: u32) -> [MemoryMapEntry; 3] {

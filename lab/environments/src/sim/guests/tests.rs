@@ -255,7 +255,7 @@ fn custom() -> GuestKind {
             vmm: "vmm {image} {cmdline}".parse().unwrap(),
             program: "/bin/vmm".into(),
             image: "/image".into(),
-            bzimage: "/bzimage".into(),
+            converted: "/converted-image".into(),
             initramfs: "/initramfs".into(),
             options: String::new(),
             config: "/config".into(),

@@ -82,7 +82,7 @@ trapline_shim:
         jmp     dword ptr [ebp + 16]
 
 /* The 64-bit entry: long mode, the first memory mapped to itself. */
-.org trapline_shim + 0x200
+.org trapline_shim + {LONG_MODE}
 .code64
         cli
         cld
