@@ -28,7 +28,6 @@ pub fn of(
     let all = [
         without_memory(environment, preset, named),
         loads.map(|reason| (Workload::Memory.set(), reason)),
-        without_exits(environment).map(|reason| (Workload::Exits.set(), reason)),
         without_disk(environment).map(|reason| (block::operations() | files::operations(), reason)),
         (operations & block::operations() != 0).then_some((files::operations(), ONE_DISK)),
         without_network(environment)
@@ -123,14 +122,6 @@ fn without_hotplug(environment: EnvironmentId) -> Option<&'static str> {
              support: measure kvm or sim/kvm"
         }
     })
-}
-
-/// Returns why exits are not measured.
-fn without_exits(environment: EnvironmentId) -> Option<&'static str> {
-    let is_guest = environment.is_custom() && environment.is_linux_guest();
-    is_guest.then_some(
-        "exits of a Linux guest of a defined VMM are not supported, its runs with them do not end: measure those of the image",
-    )
 }
 
 /// Returns why there is no disk that can be measured.
