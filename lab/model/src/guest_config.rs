@@ -51,6 +51,8 @@ pub struct GuestConfig {
     pub paging: Paging,
     /// Transparent huge pages of a simulated machine's Linux, if not as its kernel has them.
     pub thp: Option<HugePages>,
+    /// Control group of the VMM on a simulated machine.
+    pub cgroup: ControlGroup,
     /// Method by which a CPU of workloads `ipc` and `smp` waits.
     pub wake: Wake,
     /// Zeroing of the image's memory.
@@ -86,6 +88,7 @@ impl GuestConfig {
         state: VcpuState::Mapped,
         paging: Paging::Nested,
         thp: None,
+        cgroup: ControlGroup::Root,
         wake: Wake::Halt,
         zeroing: Zeroing::Demand,
         isolation: Isolation::None,
@@ -295,6 +298,18 @@ pub enum HugePages {
     /// Wherever they fit.
     Always,
 }
+
+/// Control group of programs on a simulated machine (Linux, Documentation/admin-guide/cgroup-v2.rst).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ControlGroup {
+    /// That of all programs, without limits. The kernel does not account its memory.
+    #[default]
+    Root,
+    /// One of its own, in which CPU time and memory are accounted.
+    Own,
+}
+
+named!(ControlGroup { Root "root", Own "own" });
 
 named!(HugePages { Never "never", Madvise "madvise", Always "always" });
 

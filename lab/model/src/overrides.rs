@@ -258,8 +258,8 @@ mod tests {
             "pin=free,pin=free",
         ];
         expect![[r#"
-            unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
-            unknown setting: fast: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
+            unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
+            unknown setting: fast: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
             invalid setting: cpus=9: expected a number from 1 to 8
             invalid setting: cap=0: expected a number from 1 to 100
             invalid setting: memory=0: expected a size like 512M or 2G

@@ -14,8 +14,8 @@ pub use value::{FileOverride, Value};
 use crate::cpus;
 use crate::environment::EnvironmentId;
 use crate::guest_config::{
-    Batching, Crossing, GuestConfig, GuestPath, HugePages, MemoryPages, Paging, Peer, Spaces,
-    Switch, VcpuState, Wake, MOST_GUESTS,
+    Batching, ControlGroup, Crossing, GuestConfig, GuestPath, HugePages, MemoryPages, Paging, Peer,
+    Spaces, Switch, VcpuState, Wake, MOST_GUESTS,
 };
 use crate::layers;
 use crate::layers::{Hypervisor, Machine};
@@ -238,6 +238,18 @@ pub const SETTINGS: &[Setting] = &[
         apply: |value, guest| guest.thp = Some(HugePages::ALL[value.choice()]),
         format: 19,
         help: "Transparent huge pages of the simulated machine's Linux [default: as its kernel has them]",
+        ..ROW
+    },
+    Setting {
+        name: "cgroup",
+        column: "cgroup",
+        value_type: ValueType::Choice(&ControlGroup::NAMES),
+        options: Options::Measuring,
+        supported_by: |id| id.is_on(Machine::Sim) && id.has_machine_linux() && !id.is_xen(),
+        not_concerned: |id| id.is_native() && !id.has_machine_linux(),
+        apply: |value, guest| guest.cgroup = ControlGroup::ALL[value.choice()],
+        format: 28,
+        help: "Control group of the VMM on the simulated machine: that of all programs, or one of its own, in which CPU time and memory are accounted",
         ..ROW
     },
     Setting {

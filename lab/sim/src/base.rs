@@ -36,6 +36,8 @@ pub struct Base {
     /// The machine uses random numbers of its CPU while it runs. QEMU does not save their state in a
     /// snapshot, so that a restored machine differs from a booted one; only restored ones are used.
     pub random_state: bool,
+    /// Programs run in a control group that accounts CPU time and memory.
+    pub control_group: bool,
 }
 
 /// Files that are loaded besides the initramfs.
@@ -78,6 +80,7 @@ impl Base {
             modules,
             facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
             random_state: false,
+            control_group: false,
         })
     }
 
@@ -101,6 +104,15 @@ impl Base {
             let words = self.loaded.words.clone();
             self.facts.insert("l1-command-line".to_owned(), words);
         }
+        self
+    }
+
+    /// Returns the machine whose programs run in a control group of their own.
+    #[must_use]
+    pub fn with_control_group(mut self) -> Self {
+        self.control_group = true;
+        let group = "CPU time and memory accounted".to_owned();
+        self.facts.insert("l1-control-group".to_owned(), group);
         self
     }
 

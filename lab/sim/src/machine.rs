@@ -5,6 +5,7 @@
 //! have byte-identical output from there on.
 
 use crate::base::{Base, BootFiles, KERNEL_WORDS, MACHINE};
+use crate::initramfs::Archive;
 use crate::module;
 use crate::plugin::{with_plugin, Plugin};
 use crate::qemu::{self, Qemu};
@@ -62,7 +63,15 @@ impl SimMachine {
         fill: Fill<'_>,
     ) -> Result<Self, Error> {
         let qemu = Qemu::find(settings.qemu.as_deref())?;
-        let bytes = root::archive(settings, ClockSource::Tsc, &base.modules, fill)?.bytes();
+        let fill = &mut |archive: &mut Archive, script: &mut Script| {
+            fill(archive, script)?;
+            if base.control_group {
+                script.enter_control_group();
+            }
+            Ok(())
+        };
+        let archive = root::archive(settings, ClockSource::Tsc, &base.modules, fill)?;
+        let bytes = archive.bytes();
         let words = base.words();
         let mut facts = base.facts;
         facts.insert(

@@ -32,6 +32,11 @@ impl Script {
         self.line(&["module", path, options]);
     }
 
+    /// Moves init, and with it all programs that it starts from now on, to a control group of their own.
+    pub fn enter_control_group(&mut self) {
+        self.line(&["cgroup"]);
+    }
+
     /// Waits until a file contains `text`.
     pub fn wait(&mut self, path: &str, text: &str) {
         self.line(&["wait", path, text]);
@@ -169,6 +174,7 @@ mod tests {
     fn script_has_tab_separated_words_and_numbered_launches() {
         let mut script = Script::default();
         script.wait("/clock", "tsc");
+        script.enter_control_group();
         script.module("/kvm.ko", "a=b c=d");
         script.launch(&Command::new("/vmm").arg("two words").arg("a\tb\n"), false);
         script.launch(&Command::new("/qemu"), true);
@@ -183,6 +189,7 @@ mod tests {
         script.launch_domain(&Command::new("/xen/xl"), false);
         script.launch_domain_with_vmm(&Command::new("/xen/xl").words("-- /vmm"));
         let expected = "wait\t/clock\ttsc\n\
+                        cgroup\n\
                         module\t/kvm.ko\ta=b c=d\n\
                         launch\t0\t600\tno\t/vmm\ttwo words\ta?b?\n\
                         launch\t1\t600\tyes\t/qemu\n\

@@ -169,7 +169,10 @@ fn linux_guest_of_a_defined_vmm_is_measured() {
     assert!(fastest(&json, environment, "timer-wake") > exit);
     let port = cell(&json, environment, "port-out");
     let reason = port["skip"].as_str().unwrap_or_default();
-    assert!(reason.starts_with("a Linux process has no ports"), "{port:#}");
+    assert!(
+        reason.starts_with("a Linux process has no ports"),
+        "{port:#}"
+    );
     let facts = facts(&json, environment);
     assert!(facts["guest-kernel-sha256"].is_string(), "{facts:#}");
     assert!(facts["custom-vmm-sha256"].is_string(), "{facts:#}");

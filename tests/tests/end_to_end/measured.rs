@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::sync::OnceLock;
 use trapline_model::request::usual_operations;
 use trapline_tests::has_qemu;
-use trapline_tests::measurements::{cell, cells, estimate, fastest};
+use trapline_tests::measurements::{cell, cells, estimate, facts, fastest};
 use trapline_tests::run::{CommandOutput, Place};
 
 /// Environments of a default plan.
@@ -319,4 +319,26 @@ fn loads_take_longer_from_memory_than_from_a_cache() {
     let skip = &cell(&json, "sim", "random-16k")["skip"];
     let reason = skip.as_str().unwrap();
     assert!(reason.contains("a load is one instruction"), "{reason}");
+}
+
+#[test]
+fn memory_of_a_vmm_in_a_control_group_is_charged() {
+    let place = Place::new();
+    if !place.has("sim/kvm", "control groups") {
+        return;
+    }
+    let measured = |group| {
+        let words = ["--env", "sim/kvm", "--cgroup", group, "--workload"];
+        place.measure(&[&words[..], &["basic/first-touch-4k,exits/port-out"]].concat())
+    };
+    let (root, own) = (measured("root"), measured("own"));
+    let [free, charged] = [&root, &own].map(|json| estimate(json, "sim/kvm", "first-touch-4k"));
+    assert!(
+        charged > free + 50.0,
+        "{charged} in a control group, {free} without"
+    );
+    let [outside, inside] = [&root, &own].map(|json| estimate(json, "sim/kvm", "port-out"));
+    assert_eq!(outside, inside, "an exit");
+    let fact = |json| facts(json, "sim/kvm")["l1-control-group"].clone();
+    assert!(fact(&root).is_null() && fact(&own).is_string());
 }

@@ -150,6 +150,9 @@ fn execute(step: &Step<'_>, programs: &mut Programs, port: &mut Port) -> Result<
         Step::Module { path, options } => {
             insert_module(path, options).map_err(|error| format!("module {path}: {error}"))
         }
+        Step::ControlGroup => {
+            enter_control_group().map_err(|error| format!("control group: {error}"))
+        }
         Step::Wait { path, text } => {
             wait_until(path, text).map_err(|error| format!("{path}: {error}"))
         }
@@ -204,6 +207,16 @@ fn wait_until(path: &str, text: &str) -> io::Result<()> {
         std::thread::sleep(Duration::from_millis(10));
     }
     Err(io::Error::other(format!("does not become '{text}'")))
+}
+
+/// Enters a control group that accounts CPU time and memory (Linux, Documentation/admin-guide/cgroup-v2.rst).
+fn enter_control_group() -> io::Result<()> {
+    const ROOT: &str = "/sys/fs/cgroup";
+    mount("cgroup2", ROOT)?;
+    fs::write(format!("{ROOT}/cgroup.subtree_control"), "+cpu +memory")?;
+    let group = format!("{ROOT}/vmm");
+    fs::create_dir(&group)?;
+    fs::write(format!("{group}/cgroup.procs"), "0")
 }
 
 fn overwrite(path: &str, offset: u64, text: &str) -> io::Result<()> {

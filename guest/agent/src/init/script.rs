@@ -51,6 +51,8 @@ pub enum Step<'a> {
         /// Value.
         value: &'a str,
     },
+    /// Moves this process, and with it all that it starts, to a control group of their own.
+    ControlGroup,
     /// Waits until a file has this content.
     Wait {
         /// File.
@@ -187,6 +189,7 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
             text: decode(text)?,
         }),
         ["variable", name, value] => Ok(Step::Variable { name, value }),
+        ["cgroup"] => Ok(Step::ControlGroup),
         ["wait", path, text] => Ok(Step::Wait { path, text }),
         ["disk", path, mib] => Ok(Step::Disk {
             path,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use trapline_abi::Job;
 use trapline_host::process::Process;
 use trapline_host::{Error, Facts, Limits};
-use trapline_model::guest_config::{HugePages, Paging};
+use trapline_model::guest_config::{ControlGroup, HugePages, Paging};
 use trapline_model::GuestConfig;
 use trapline_sim::base::Base;
 use trapline_sim::kernel::Maker;
@@ -143,7 +143,11 @@ pub fn machine(
 
 /// Returns the machine with the settings of its kernel and of KVM.
 pub fn tuned(base: Base, guest: &GuestConfig) -> Base {
-    with_huge_pages(with_paging(base, guest.paging), guest.thp)
+    let base = with_huge_pages(with_paging(base, guest.paging), guest.thp);
+    match guest.cgroup {
+        ControlGroup::Root => base,
+        ControlGroup::Own => base.with_control_group(),
+    }
 }
 
 /// Returns the machine with this parameter of KVM.

@@ -301,5 +301,6 @@ fn base(xen: &Xen, maker: Maker, scheduler: Option<Scheduler>) -> Result<Base, E
         modules: xen.modules()?,
         facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
         random_state: false,
+        control_group: false,
     })
 }
