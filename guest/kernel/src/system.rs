@@ -16,15 +16,12 @@ use core::mem;
 use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::job::{Transport, WaitMode, Zeroing};
 use trapline_abi::net::Exchange;
-use trapline_abi::platform::{
-    FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC,
-    VIRTIO_MMIO,
-};
+use trapline_abi::platform::{FLOATING_BUS, SERIAL_SCRATCH};
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{packet::Frames, Job, Need, Op, Record};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
 use trapline_workloads::{
-    Block, Cpus, Files, Machine, NoProcesses, PciRegisters, Reason, System, Wake,
+    Block, Cpus, DeviceRegisters, Files, Machine, NoProcesses, Reason, System, Wake,
 };
 
 /// State of the kernel, which is both the system and its machine.
@@ -43,8 +40,8 @@ pub struct Kernel {
     window: OnceCell<Result<Window, Reason>>,
     transport: Transport,
     zeroing: Zeroing,
-    /// Registers of a virtio device on PCI.
-    pci: OnceCell<Result<PciRegisters, Reason>>,
+    /// Registers of a virtio device, see [`virtio::registers`].
+    registers: OnceCell<Result<Option<DeviceRegisters>, Reason>>,
     /// Reason why there are no processes.
     no_processes: Reason,
 }
@@ -66,7 +63,7 @@ impl Kernel {
             window: OnceCell::new(),
             transport: job.transport,
             zeroing: job.zeroing,
-            pci: OnceCell::new(),
+            registers: OnceCell::new(),
             no_processes: "this kernel is not a process",
         }
     }
@@ -106,6 +103,12 @@ impl Kernel {
             true => Stores::NonTemporal,
             false => Stores::Ordinary,
         }
+    }
+
+    fn registers(&self) -> Result<Option<DeviceRegisters>, Reason> {
+        *self
+            .registers
+            .get_or_init(|| virtio::registers(self.transport))
     }
 
     fn open_channel(&self) -> Result<Events, Reason> {
@@ -343,11 +346,11 @@ impl Machine for Kernel {
         match op.need() {
             Need::ScratchRegister => scratch_register(),
             Need::SerialPort => scratch_register().or_else(floating_bus),
-            Need::VirtioTransport | Need::VirtioDevice if self.transport == Transport::Pci => {
-                self.pci.get_or_init(virtio::pci_registers).map(drop)
-            }
-            Need::VirtioTransport => transport(),
-            Need::VirtioDevice => transport().and_then(|()| device()),
+            Need::VirtioTransport => self.registers().map(drop),
+            Need::VirtioDevice => match self.registers()? {
+                Some(_) => Ok(()),
+                None => virtio::check_first_device(),
+            },
             Need::Hypercall => self.hypercall_instruction().map(drop),
             Need::LocalApic => self.apic().map(drop),
             Need::ModelSpecificRegisters => model_specific_registers(),
@@ -367,11 +370,8 @@ impl Machine for Kernel {
         in8(port)
     }
 
-    fn pci_registers(&mut self) -> Option<PciRegisters> {
-        match self.transport {
-            Transport::Mmio => None,
-            Transport::Pci => self.pci.get_or_init(virtio::pci_registers).ok(),
-        }
+    fn device_registers(&mut self) -> Option<DeviceRegisters> {
+        self.registers().ok().flatten()
     }
 
     #[inline(always)]
@@ -459,29 +459,5 @@ fn floating_bus(reason: Reason) -> Result<(), Reason> {
     match in8(SERIAL_SCRATCH) {
         FLOATING_BUS => Ok(()),
         _ => Err(reason),
-    }
-}
-
-fn transport() -> Result<(), Reason> {
-    // SAFETY: the address belongs to a device of the platform; boot.rs uses only RAM of the memory
-    // map.
-    if unsafe { mmio_read(VIRTIO_MMIO) } == VIRTIO_MAGIC {
-        Ok(())
-    } else {
-        Err("the machine has no virtio-mmio transport at 0xfeb00000")
-    }
-}
-
-/// Checks that the transport has a modern device: VIRTIO_F_VERSION_1 is bit 32.
-fn device() -> Result<(), Reason> {
-    // SAFETY: `transport` has found the registers.
-    let features = unsafe {
-        mmio_write(VIRTIO_MMIO + VIRTIO_DEVICE_FEATURES_SEL, 1);
-        mmio_read(VIRTIO_MMIO + VIRTIO_DEVICE_FEATURES)
-    };
-    if features & 1 == 1 {
-        Ok(())
-    } else {
-        Err("the first virtio-mmio transport has no modern device behind it")
     }
 }

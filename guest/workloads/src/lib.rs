@@ -38,7 +38,7 @@ mod timer;
 
 pub use clock::ticks;
 pub use system::{
-    Block, CacheCounts, Cpus, Files, Machine, Needed, NoMachine, NoProcesses, PciRegisters,
+    Block, CacheCounts, Cpus, DeviceRegisters, Files, Machine, Needed, NoMachine, NoProcesses,
     Processes, Reason, System, Wake,
 };
 

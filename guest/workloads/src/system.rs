@@ -496,9 +496,10 @@ impl Processes for NoProcesses {
     }
 }
 
-/// Registers of a virtio device on PCI (virtio 1.2, section 4.1.4.3), by their addresses.
+/// Registers of a virtio device on PCI (virtio 1.2, section 4.1.4.3) or of a virtio-mmio transport (4.2.2), by their
+/// addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PciRegisters {
+pub struct DeviceRegisters {
     /// The register that selects 32 feature bits.
     pub selector: u64,
     /// The register with the selected feature bits.
@@ -522,8 +523,8 @@ pub trait Machine {
     /// Reads a byte from a port.
     fn port_in(&mut self, port: u16) -> u8;
 
-    /// Returns registers of a virtio device if the machine has its devices on PCI.
-    fn pci_registers(&mut self) -> Option<PciRegisters> {
+    /// Returns registers of a virtio device if the machine has no transport at [`trapline_abi::platform::VIRTIO_MMIO`].
+    fn device_registers(&mut self) -> Option<DeviceRegisters> {
         None
     }
 

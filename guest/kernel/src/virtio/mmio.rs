@@ -64,6 +64,19 @@ pub struct Mmio {
     polls: bool,
 }
 
+impl Mmio {
+    /// Returns the registers at `address`, which is in the identity map. Completions are polled.
+    pub fn polled(address: u64) -> Self {
+        let polls = true;
+        Self { address, polls }
+    }
+
+    /// Returns the address of the registers.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+}
+
 impl Access for Mmio {
     fn read(&self, register: u64) -> u32 {
         // SAFETY: registers of a device of the platform: boot.rs uses only RAM of the memory map.

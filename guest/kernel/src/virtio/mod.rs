@@ -2,7 +2,7 @@
 //!
 //! [`transport`] negotiates features and waits for interrupts, [`queue`] is the driver's side of the split
 //! virtqueue (2.7), [`mmio`] finds devices and their interrupt; [`pci`] is a device on PCI behind the registers of virtio-mmio, which
-//! [`pci_bus`] finds. Devices are not trusted: indices, descriptor
+//! [`pci_bus`] finds. [`registers`] has those that operations access. Devices are not trusted: indices, descriptor
 //! numbers and lengths that they report are checked, and a wrong one is an error.
 //!
 //! **Block device** (5.2): [`ring`] has the slots of requests, [`disk`] submits requests and waits for them,
@@ -28,6 +28,8 @@ mod pci;
 #[cfg(trapline_image)]
 mod pci_bus;
 mod queue;
+#[cfg(trapline_image)]
+mod registers;
 mod ring;
 mod server;
 mod stack;
@@ -45,7 +47,9 @@ pub use mmio::{Mmio, VECTOR};
 #[cfg(trapline_image)]
 pub use network::{exchange, open as open_network, open_link, receive_packets, send_packets};
 #[cfg(trapline_image)]
-pub use pci_bus::{registers as pci_registers, set_gap};
+pub use pci_bus::set_gap;
+#[cfg(trapline_image)]
+pub use registers::{check_first_device, registers};
 
 #[cfg(test)]
 pub mod fake;

@@ -7,7 +7,7 @@ use super::transport::{self, Access};
 use crate::pci::{Device, Structures};
 use core::cell::Cell;
 use trapline_abi::platform::{LOCAL_APIC, VIRTIO_MAGIC};
-use trapline_workloads::{PciRegisters, Reason};
+use trapline_workloads::{DeviceRegisters, Reason};
 
 /// Fields of the common configuration (4.1.4.3).
 const FEATURE_SELECT: u64 = 0x00;
@@ -59,12 +59,12 @@ pub trait Bus {
 ///
 /// # Errors
 /// It is a legacy device.
-pub fn registers(bus: &impl Bus, at: Structures) -> Result<PciRegisters, Reason> {
+pub fn registers(bus: &impl Bus, at: Structures) -> Result<DeviceRegisters, Reason> {
     let (selector, features) = (at.common + FEATURE_SELECT, at.common + FEATURES);
     bus.write32(selector, 1);
     match u64::from(bus.read32(features)) << 32 & transport::VERSION_1 {
         0 => Err(transport::LEGACY),
-        _ => Ok(PciRegisters { selector, features }),
+        _ => Ok(DeviceRegisters { selector, features }),
     }
 }
 

@@ -2,14 +2,11 @@
 
 use super::mmio::{interrupt_count, wait, VECTOR};
 use super::pci::{Bus, Pci};
-use crate::console;
 use crate::cpu::{mmio_read, mmio_write, Global};
 use crate::interrupts::{can_halt, Apic, END_OF_INTERRUPT};
 use crate::pci::{self, Device, Ports};
-use core::fmt::Write;
 use core::ops::Range;
-use trapline_abi::platform::VIRTIO_FACT_PREFIX;
-use trapline_workloads::{PciRegisters, Reason};
+use trapline_workloads::{DeviceRegisters, Reason};
 
 /// Addresses for devices without any.
 static GAP: Global<Range<u64>> = Global::new(0..0);
@@ -97,21 +94,13 @@ fn open(device: Device) -> Result<pci::Structures, Reason> {
     pci::open(&Ports, device.function, unsafe { GAP.get() })
 }
 
-/// Returns registers of the first device for operations, and prints which device that is.
+/// Returns the first device, and registers of it for operations.
 ///
 /// # Errors
 /// There is none, or it is a legacy device.
-#[inline(never)]
-pub fn registers() -> Result<PciRegisters, Reason> {
+pub fn registers() -> Result<(Device, DeviceRegisters), Reason> {
     let absent = "the machine has no virtio device on PCI bus 0";
     let device = pci::devices(&Ports).next().ok_or(absent)?;
     let registers = super::pci::registers(&MachineBus { polls: true }, open(device)?)?;
-    let (at, kind) = (device.function, device.kind);
-    let (slot, number) = (at.device(), at.number());
-    // The console takes everything.
-    let _ = writeln!(
-        console::Text,
-        "{VIRTIO_FACT_PREFIX}registers PCI 00:{slot:02x}.{number}, virtio device ID {kind}"
-    );
-    Ok(registers)
+    Ok((device, registers))
 }

@@ -38,7 +38,8 @@ const CONFIGURATION_CHANGED: u32 = 2;
 
 /// Version of the registers of a modern device.
 pub const MODERN: u32 = 2;
-/// Device IDs (section 5).
+/// Device IDs (section 5), and that of a transport without a device (4.2.2).
+const NO_DEVICE: u32 = 0;
 pub const NETWORK: u32 = 1;
 pub const BLOCK: u32 = 2;
 
@@ -76,6 +77,15 @@ pub trait Access {
 /// Returns true if the transport has a device of this kind.
 pub fn is_device(access: &impl Access, kind: u32) -> bool {
     access.read(MAGIC) == VIRTIO_MAGIC && access.read(DEVICE_ID) == kind
+}
+
+/// Returns the first transport that has a modern device, of any kind.
+pub fn find_modern<A: Access>(transports: impl IntoIterator<Item = A>) -> Option<A> {
+    transports.into_iter().find(|access| {
+        access.read(MAGIC) == VIRTIO_MAGIC
+            && access.read(VERSION) == MODERN
+            && access.read(DEVICE_ID) != NO_DEVICE
+    })
 }
 
 /// A device between the negotiation of features and its start.

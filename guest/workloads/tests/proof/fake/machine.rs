@@ -3,7 +3,7 @@
 use super::{Defect, Fake};
 use trapline_abi::platform::{FLOATING_BUS, LOCAL_APIC, SERIAL_SCRATCH, VIRTIO_MAGIC};
 use trapline_abi::Op;
-use trapline_workloads::{Machine, PciRegisters, Reason};
+use trapline_workloads::{DeviceRegisters, Machine, Reason};
 
 impl Machine for Fake {
     fn supports(&self, op: Op) -> Result<(), Reason> {
@@ -28,9 +28,9 @@ impl Machine for Fake {
             _ => self.scratch,
         }
     }
-    fn pci_registers(&mut self) -> Option<PciRegisters> {
+    fn device_registers(&mut self) -> Option<DeviceRegisters> {
         let has_pci = [Defect::OnPci, Defect::IgnorePci, Defect::ChangePci].contains(&self.defect);
-        has_pci.then_some(PciRegisters {
+        has_pci.then_some(DeviceRegisters {
             selector: 0xc000_1000,
             features: 0xc000_1004,
         })
