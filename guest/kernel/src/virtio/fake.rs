@@ -165,6 +165,7 @@ impl Access for Fake {
             0x004 => self.config.version,
             0x008 => 2,
             0x010 => (self.config.features >> (32 * (state.selector & 1))) as u32,
+            0x014 => state.selector,
             0x034 => self.config.queue_size,
             INTERRUPT_STATUS => state.causes,
             STATUS => state.status,

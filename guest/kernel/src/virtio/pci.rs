@@ -55,13 +55,20 @@ pub trait Bus {
     fn wait(&self, polls: bool, seen: u64, begun: u64) -> Result<(), Reason>;
 }
 
-/// Returns the registers of a device that operations access.
+/// Returns the registers of a device that operations access. Its driver is announced, because Cloud Hypervisor resets the selector at
+/// each write before that.
 ///
 /// # Errors
-/// It is a legacy device.
+/// It is a legacy device, or does not answer at its addresses.
 pub fn registers(bus: &impl Bus, at: Structures) -> Result<DeviceRegisters, Reason> {
     let (selector, features) = (at.common + FEATURE_SELECT, at.common + FEATURES);
+    for status in transport::ANNOUNCED {
+        bus.write8(at.common + STATUS, status as u8);
+    }
     bus.write32(selector, 1);
+    if bus.read32(selector) != 1 {
+        return Err("the virtio device on PCI does not answer at the addresses of its registers");
+    }
     match u64::from(bus.read32(features)) << 32 & transport::VERSION_1 {
         0 => Err(transport::LEGACY),
         _ => Ok(DeviceRegisters { selector, features }),

@@ -17,14 +17,14 @@ pub fn set_gap(gap: Range<u64>) {
     unsafe { *GAP.get() = gap };
 }
 
-/// Memory of devices, which `pci` has found below 4 GiB.
+/// Memory of devices, which `pci` has found.
 pub struct MachineBus {
     polls: bool,
 }
 
 impl Bus for MachineBus {
     fn read8(&self, address: u64) -> u8 {
-        // SAFETY: registers of a device, in the identity map: boot.rs uses only RAM of the memory map.
+        // SAFETY: registers of a device, which `pci` has found or mapped: boot.rs uses only RAM of the memory map.
         unsafe { (address as *const u8).read_volatile() }
     }
 

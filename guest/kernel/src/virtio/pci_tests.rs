@@ -37,6 +37,8 @@ const NO_VECTOR: u16 = 0xffff;
 struct State {
     /// The device has no resources for vectors.
     refuses_vectors: Cell<bool>,
+    /// Nothing answers reads of 32 bits.
+    is_absent: Cell<bool>,
     /// Distance of notifications in units of the multiplier.
     distance: Cell<u16>,
     queue: Cell<u16>,
@@ -95,7 +97,10 @@ impl Bus for FakeBus {
     }
 
     fn read32(&self, address: u64) -> u32 {
-        self.device.read(register(address))
+        match self.state.is_absent.get() {
+            true => u32::MAX,
+            false => self.device.read(register(address)),
+        }
     }
 
     fn write8(&self, address: u64, value: u8) {
@@ -245,6 +250,10 @@ fn registers_for_operations_need_a_modern_device() {
         ..Config::default()
     };
     assert!(registers(&FakeBus::new(legacy), STRUCTURES).is_err());
+    let absent = FakeBus::new(Config::default());
+    absent.state.is_absent.set(true);
+    let reason = registers(&absent, STRUCTURES).unwrap_err();
+    assert!(reason.contains("does not answer"), "{reason}");
 }
 
 #[test]

@@ -31,6 +31,8 @@ const ACKNOWLEDGE: u32 = 1;
 const DRIVER: u32 = 2;
 const DRIVER_OK: u32 = 4;
 const FEATURES_OK: u32 = 8;
+/// Values of the status by which a driver announces itself.
+pub const ANNOUNCED: [u32; 2] = [ACKNOWLEDGE, ACKNOWLEDGE | DRIVER];
 pub const NEEDS_RESET: u32 = 64;
 
 /// Interrupt status: the configuration or the status has changed.
@@ -103,8 +105,9 @@ pub fn negotiate<A: Access>(access: &A, wanted: u64) -> Result<Negotiated<'_, A>
         return Err(LEGACY);
     }
     reset(access)?;
-    access.write(STATUS, ACKNOWLEDGE);
-    access.write(STATUS, ACKNOWLEDGE | DRIVER);
+    for status in ANNOUNCED {
+        access.write(STATUS, status);
+    }
     let half = |number| {
         access.write(DEVICE_FEATURES_SEL, number);
         u64::from(access.read(DEVICE_FEATURES))
