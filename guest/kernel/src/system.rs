@@ -6,6 +6,7 @@ use crate::interrupts::{self, can_halt, Apic, Timer};
 use crate::memory::Stores;
 use crate::populate::Window;
 use crate::threads::{self, Peer};
+use crate::virtio::NotifiedDevice;
 use crate::xen::{self, Events, Xen};
 use crate::{console, devices, files, memory, process, smp, ticks, virtio};
 use core::arch::x86_64::__cpuid;
@@ -21,7 +22,7 @@ use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{packet::Frames, Job, Need, Op, Record};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
 use trapline_workloads::{
-    Block, Cpus, DeviceRegisters, Files, Machine, NoProcesses, Reason, System, Wake,
+    Block, Cpus, DeviceRegisters, Doorbell, Files, Machine, NoProcesses, Reason, System, Wake,
 };
 
 /// State of the kernel, which is both the system and its machine.
@@ -40,6 +41,7 @@ pub struct Kernel {
     window: OnceCell<Result<Window, Reason>>,
     transport: Transport,
     zeroing: Zeroing,
+    notified: OnceCell<Result<NotifiedDevice, Reason>>,
     /// Registers of a virtio device, see [`virtio::registers`].
     registers: OnceCell<Result<Option<DeviceRegisters>, Reason>>,
     /// Reason why there are no processes.
@@ -63,6 +65,7 @@ impl Kernel {
             window: OnceCell::new(),
             transport: job.transport,
             zeroing: job.zeroing,
+            notified: OnceCell::new(),
             registers: OnceCell::new(),
             no_processes: "this kernel is not a process",
         }
@@ -103,6 +106,13 @@ impl Kernel {
             true => Stores::NonTemporal,
             false => Stores::Ordinary,
         }
+    }
+
+    fn notified(&self) -> Result<&NotifiedDevice, Reason> {
+        borrow(
+            self.notified
+                .get_or_init(|| NotifiedDevice::start(self.transport)),
+        )
     }
 
     fn registers(&self) -> Result<Option<DeviceRegisters>, Reason> {
@@ -149,6 +159,10 @@ impl System for Kernel {
             if !self.ports {
                 interrupts::stop_pit();
             }
+        }
+        if let Some(Ok(device)) = self.notified.take() {
+            // A device that does not stop has memory of its own, which is not used again.
+            let _ = device.stop();
         }
         self.timer.take();
         if let Some(Ok(apic)) = self.apic.take() {
@@ -351,6 +365,7 @@ impl Machine for Kernel {
                 Some(_) => Ok(()),
                 None => virtio::check_first_device(),
             },
+            Need::VirtioQueue => self.notified().map(drop),
             Need::Hypercall => self.hypercall_instruction().map(drop),
             Need::LocalApic => self.apic().map(drop),
             Need::ModelSpecificRegisters => model_specific_registers(),
@@ -385,6 +400,24 @@ impl Machine for Kernel {
     fn mmio_write(&mut self, address: u64, value: u32) {
         // SAFETY: as above.
         unsafe { mmio_write(address, value) }
+    }
+
+    fn doorbell(&mut self) -> Doorbell {
+        self.notified()
+            .map_or_else(|_| Doorbell::default(), NotifiedDevice::doorbell)
+    }
+
+    #[inline(always)]
+    fn mmio_write16(&mut self, address: u64, value: u16) {
+        // SAFETY: the workloads write only to the doorbell of a device.
+        unsafe { (address as *mut u16).write_volatile(value) }
+    }
+
+    fn check_doorbell(&mut self) -> Result<(), Reason> {
+        match self.notified.get_mut() {
+            Some(Ok(device)) => device.check(),
+            _ => Err("the virtio device is not started"),
+        }
     }
 
     #[inline(always)]

@@ -506,6 +506,15 @@ pub struct DeviceRegisters {
     pub features: u64,
 }
 
+/// Register by which a driver notifies a virtio device of its queue 0 (virtio 1.2, sections 4.2.2 and 4.1.4.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Doorbell {
+    /// Its address.
+    pub address: u64,
+    /// It is written with 16 bits, as on PCI, not with 32, as in a virtio-mmio transport.
+    pub is_narrow: bool,
+}
+
 /// Access to the machine.
 ///
 /// Methods with a default body are needed by the kernel only: no other implementation supports the
@@ -533,6 +542,22 @@ pub trait Machine {
 
     /// Writes 32 bits of device memory at physical address `address`.
     fn mmio_write(&mut self, address: u64, value: u32);
+
+    /// Returns the doorbell of a virtio device that was started with an empty queue.
+    fn doorbell(&mut self) -> Doorbell {
+        Doorbell::default()
+    }
+
+    /// Writes 16 bits of device memory at physical address `address`.
+    fn mmio_write16(&mut self, _address: u64, _value: u16) {}
+
+    /// Checks that the device of [`Self::doorbell`] works.
+    ///
+    /// # Errors
+    /// The reason why it does not.
+    fn check_doorbell(&mut self) -> Result<(), Reason> {
+        Ok(())
+    }
 
     /// Makes a hypercall without effect. Returns the hypervisor's answer.
     fn hypercall(&mut self) -> i64 {

@@ -7,13 +7,13 @@
 //! [`DISK_MMIO`]: trapline_abi::platform::DISK_MMIO
 //! [`NET_MMIO`]: trapline_abi::platform::NET_MMIO
 
-use super::transport::{is_device, Access};
+use super::transport::{is_device, Access, QUEUE_NOTIFY};
 use crate::boot;
 use crate::cpu::{mmio_read, mmio_write, pause};
 use crate::interrupts::{can_halt, halt, Apic, END_OF_INTERRUPT};
 use core::arch::global_asm;
 use trapline_abi::platform::VIRTIO_VECTOR;
-use trapline_workloads::{ticks, Reason};
+use trapline_workloads::{ticks, Doorbell, Reason};
 
 /// Vector of the interrupt of all devices.
 pub const VECTOR: u32 = VIRTIO_VECTOR as u32;
@@ -74,6 +74,14 @@ impl Mmio {
     /// Returns the address of the registers.
     pub fn address(&self) -> u64 {
         self.address
+    }
+
+    /// Returns the register of notifications.
+    pub fn doorbell(&self) -> Doorbell {
+        Doorbell {
+            address: self.address + QUEUE_NOTIFY,
+            is_narrow: false,
+        }
     }
 }
 

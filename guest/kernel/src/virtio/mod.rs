@@ -2,7 +2,7 @@
 //!
 //! [`transport`] negotiates features and waits for interrupts, [`queue`] is the driver's side of the split
 //! virtqueue (2.7), [`mmio`] finds devices and their interrupt; [`pci`] is a device on PCI behind the registers of virtio-mmio, which
-//! [`pci_bus`] finds. [`registers`] has those that operations access. Devices are not trusted: indices, descriptor
+//! [`pci_bus`] finds. [`registers`] has those that operations access, [`doorbell`] a device that is only notified. Devices are not trusted: indices, descriptor
 //! numbers and lengths that they report are checked, and a wrong one is an error.
 //!
 //! **Block device** (5.2): [`ring`] has the slots of requests, [`disk`] submits requests and waits for them,
@@ -18,6 +18,7 @@ mod buffers;
 mod card;
 mod client;
 mod disk;
+mod doorbell;
 #[cfg(trapline_image)]
 mod image;
 #[cfg(trapline_image)]
@@ -49,8 +50,10 @@ pub use network::{exchange, open as open_network, open_link, receive_packets, se
 #[cfg(trapline_image)]
 pub use pci_bus::set_gap;
 #[cfg(trapline_image)]
-pub use registers::{check_first_device, registers};
+pub use registers::{check_first_device, registers, NotifiedDevice};
 
+#[cfg(test)]
+mod doorbell_tests;
 #[cfg(test)]
 pub mod fake;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::transport::{self, Access};
 use crate::pci::{Device, Structures};
 use core::cell::Cell;
 use trapline_abi::platform::{LOCAL_APIC, VIRTIO_MAGIC};
-use trapline_workloads::{DeviceRegisters, Reason};
+use trapline_workloads::{DeviceRegisters, Doorbell, Reason};
 
 /// Fields of the common configuration (4.1.4.3).
 const FEATURE_SELECT: u64 = 0x00;
@@ -120,6 +120,14 @@ impl<B: Bus> Pci<B> {
             polls: Cell::new(polls),
             waited: 0,
         })
+    }
+
+    /// Returns the register of notifications of queue 0.
+    pub fn doorbell(&self) -> Doorbell {
+        Doorbell {
+            address: self.notify[0],
+            is_narrow: true,
+        }
     }
 
     fn common(&self, field: u64) -> u64 {

@@ -85,6 +85,24 @@ pub fn find(
     let polls = apic.is_err() || can_halt(has_ports).is_err();
     let mut devices = pci::devices(&Ports);
     let device = devices.find(|device| device.kind == kind).ok_or(absent)?;
+    start(device, polls)
+}
+
+/// Returns the first device, with completions that are polled.
+///
+/// # Errors
+/// There is none, or why it cannot be used.
+pub fn first_polled() -> Result<(Device, Pci<MachineBus>), Reason> {
+    let device = first()?;
+    Ok((device, start(device, true)?))
+}
+
+fn first() -> Result<Device, Reason> {
+    let absent = "the machine has no virtio device on PCI bus 0";
+    pci::devices(&Ports).next().ok_or(absent)
+}
+
+fn start(device: Device, polls: bool) -> Result<Pci<MachineBus>, Reason> {
     let structures = open(device)?;
     Pci::new(MachineBus { polls }, device, structures, VECTOR as u8)
 }
@@ -99,8 +117,7 @@ fn open(device: Device) -> Result<pci::Structures, Reason> {
 /// # Errors
 /// There is none, or it is a legacy device.
 pub fn registers() -> Result<(Device, DeviceRegisters), Reason> {
-    let absent = "the machine has no virtio device on PCI bus 0";
-    let device = pci::devices(&Ports).next().ok_or(absent)?;
+    let device = first()?;
     let registers = super::pci::registers(&MachineBus { polls: true }, open(device)?)?;
     Ok((device, registers))
 }

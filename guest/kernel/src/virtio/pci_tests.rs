@@ -1,12 +1,13 @@
 //! The driver of a disk over an imitated PCI transport, in front of the device of `fake`.
 
 use super::disk::Disk;
+use super::doorbell::{self, Notified};
 use super::fake::{Config, Fake, Lie};
 use super::fake_memory::Memory;
 use super::pci::{registers, Bus, Pci};
 use super::ring::BYTES;
 use super::transfer::{needed, Target};
-use super::transport::{self, Access, BLOCK};
+use super::transport::{self, Access, ENTROPY};
 use crate::pci::{Device, Function, Structures, MSI_X_ENTRY};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -156,7 +157,7 @@ impl Bus for FakeBus {
 fn pci(bus: FakeBus, structures: Structures) -> Result<Pci<FakeBus>, Reason> {
     let device = Device {
         function: Function::default(),
-        kind: BLOCK,
+        kind: bus.device.read(transport::DEVICE_ID),
     };
     Pci::new(bus, device, structures, 0x34)
 }
@@ -203,6 +204,24 @@ fn every_transfer_is_completed_over_pci() {
             assert_eq!(written, expected.into_iter().flatten().collect::<Vec<_>>());
         }
     }
+}
+
+#[test]
+fn notifications_over_pci_are_answered() {
+    let bus = FakeBus::new(Config {
+        kind: ENTROPY,
+        polls: true,
+        ..Config::default()
+    });
+    let pci = pci(bus.clone(), STRUCTURES).unwrap();
+    let doorbell = pci.doorbell();
+    assert_eq!((doorbell.address, doorbell.is_narrow), (NOTIFY, true));
+    let memory = Memory::new(doorbell::BYTES);
+    // SAFETY: the memory is exclusive and outlives the device.
+    let mut device = unsafe { Notified::start(pci, memory.start) }.unwrap();
+    bus.write16(doorbell.address, 0);
+    device.check().unwrap();
+    assert_eq!(bus.device.counts().notifications, 2);
 }
 
 #[test]

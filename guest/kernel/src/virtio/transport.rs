@@ -29,7 +29,7 @@ pub const CONFIGURATION: u64 = 0x100;
 
 const ACKNOWLEDGE: u32 = 1;
 const DRIVER: u32 = 2;
-const DRIVER_OK: u32 = 4;
+pub const DRIVER_OK: u32 = 4;
 const FEATURES_OK: u32 = 8;
 /// Values of the status by which a driver announces itself.
 pub const ANNOUNCED: [u32; 2] = [ACKNOWLEDGE, ACKNOWLEDGE | DRIVER];
@@ -42,6 +42,7 @@ const CONFIGURATION_CHANGED: u32 = 2;
 pub const MODERN: u32 = 2;
 /// Device IDs (section 5), and that of a transport without a device (4.2.2).
 const NO_DEVICE: u32 = 0;
+pub const ENTROPY: u32 = 4;
 pub const NETWORK: u32 = 1;
 pub const BLOCK: u32 = 2;
 

@@ -143,6 +143,7 @@ fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range
     const NETWORK: &str = "18trapline_workloads3net";
     const FILES: &str = "18trapline_workloads5files";
     const DEVICE: &str = "_of_device";
+    const DOORBELL: &str = "8doorbell";
     const PAIR: &str = "18trapline_workloads3ipc";
     const ALL_CPUS: &str = "18trapline_workloads3smp";
     const CALLOC: &str = "18trapline_workloads6calloc";
@@ -151,11 +152,11 @@ fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range
     let never: &[&str] = match segment {
         Segment::Image => &[
             BANDWIDTH, LOADS, HOTPLUG, PROCESSES, NETWORK, DRIVER, FILES, PAIR, ALL_CPUS, DEVICE,
-            CALLOC,
+            DOORBELL, CALLOC,
         ],
         Segment::Program => &[
             BANDWIDTH, LOADS, HOTPLUG, MACHINE, PROCESSES, NETWORK, DISK, FILES, PAIR, ALL_CPUS,
-            CALLOC,
+            DOORBELL, CALLOC,
         ],
     };
     let Ok(Some((symbols, names))) = file.symbol_table() else {
