@@ -54,6 +54,8 @@ pub enum Need {
     VirtioTransport,
     /// A modern virtio device at that transport.
     VirtioDevice,
+    /// A modern virtio device with a queue.
+    VirtioQueue,
     /// A hypervisor that answers hypercalls.
     Hypercall,
     /// The local APIC.
@@ -249,6 +251,8 @@ operations! {
         "one event sent by a Xen domain to itself, until its handler has run";
     MsrRead = 43, Exits, "msr-read", Batch, ModelSpecificRegisters,
         "one rdmsr of the base of the local APIC (IA32_APIC_BASE)";
+    Doorbell = 14, Exits, "doorbell", Batch, VirtioQueue,
+        "one notification of a virtio device that its queue has changed, while the queue is empty";
     BootCreated = 48, Boot, "vm-created", Lateness, VirtualMachine,
         "from exec of the VMM until it has created the virtual machine";
     BootEntry = 49, Boot, "first-instruction", Lateness, VirtualMachine,

@@ -138,7 +138,9 @@ pub const DISK_MMIO: u64 = VIRTIO_MMIO + VIRTIO_MMIO_SIZE;
 pub const NET_MMIO: u64 = VIRTIO_MMIO + 2 * VIRTIO_MMIO_SIZE;
 /// Registers of the network card of an image on a switch.
 pub const SWITCH_MMIO: u64 = VIRTIO_MMIO + 3 * VIRTIO_MMIO_SIZE;
-/// Interrupt vector of both. The virtual machine of an image has no I/O APIC.
+/// Registers of the entropy device of an image, for `doorbell`.
+pub const ENTROPY_MMIO: u64 = VIRTIO_MMIO + 4 * VIRTIO_MMIO_SIZE;
+/// Interrupt vector of all. The virtual machine of an image has no I/O APIC.
 pub const VIRTIO_VECTOR: u8 = 0x34;
 /// Value of the `MagicValue` register of a transport: "virt".
 pub const VIRTIO_MAGIC: u32 = 0x7472_6976;

@@ -15,7 +15,7 @@ mod zero;
 pub use frames::FRAME;
 #[cfg(trapline_image)]
 pub use image::{
-    add, allocate, allocate_guarded, allocate_zeroed, exchange, map_window, release,
+    add, allocate, allocate_guarded, allocate_zeroed, exchange, map_registers, map_window, release,
     take_last_frames, top_table, touch_image, zero_ahead,
 };
 #[cfg(trapline_image)]
@@ -28,6 +28,7 @@ mod image {
     use super::zero::Stores;
     use super::FRAME;
     use crate::cpu::Global;
+    use core::arch::x86_64::__cpuid;
     use core::ops::Range;
     use core::ptr::NonNull;
     use core::sync::atomic::{AtomicU8, Ordering};
@@ -79,6 +80,23 @@ mod image {
         // SAFETY: tables.s maps nothing above 4 GiB, blocks begin far above, and the window is never
         // used for blocks.
         unsafe { SPACE.get().map(HOTPLUG_BASE..HOTPLUG_BASE + HOTPLUG_SIZE) }
+    }
+
+    /// Most bytes of registers of a device that are mapped.
+    const MOST_REGISTERS: u64 = 16 << 20;
+
+    /// Maps registers of a device above the identity map. Returns their address; `None` if they are too many, beyond the
+    /// physical addresses of the CPU, or memory is exhausted.
+    pub fn map_registers(registers: Range<u64>) -> Option<u64> {
+        // Leaf 0x80000008 exists on every CPU in 64-bit mode (Intel SDM volume 2, CPUID).
+        let bits = (__cpuid(0x8000_0008).eax & 0xff).min(52);
+        if registers.end > 1 << bits || registers.end - registers.start > MOST_REGISTERS {
+            return None;
+        }
+        let pages = registers.start / FRAME * FRAME..registers.end.next_multiple_of(FRAME);
+        // SAFETY: RAM above 4 GiB is not used, so nothing in the range is memory of this kernel.
+        let mapped = unsafe { SPACE.get().map_registers(pages.clone()) }?;
+        Some(mapped + (registers.start - pages.start))
     }
 
     /// Returns the top-level page table.

@@ -1,9 +1,9 @@
 //! Virtio devices on PCI bus 0 (virtio 1.2, section 4.1; PCI Local Bus Specification 3.0, chapter 6).
 //!
 //! Nothing here runs unless the job's devices are on PCI. Configuration space is read by configuration mechanism 1.
-//! Base addresses are those of the firmware. Where it has assigned none, as where a VMM enters the image without firmware,
-//! or one above the identity map, they are assigned in a gap of the memory map. Registers are not trusted: a structure has to lie in its
-//! base address register's range, and a list of capabilities ends.
+//! Base addresses are those of the firmware or the VMM; registers above the identity map are mapped. Where there are none, as where a
+//! VMM enters the image without firmware, or where they cannot be mapped, they are assigned in a gap of the memory map. Registers are
+//! not trusted: a structure has to lie in its base address register's range, and a list of capabilities ends.
 
 use core::ops::Range;
 use trapline_workloads::Reason;
@@ -16,9 +16,9 @@ const BASE_ADDRESSES: u8 = 0x10;
 const SUBSYSTEM: u8 = 0x2c;
 const CAPABILITIES: u8 = 0x34;
 
-/// Bits of the command register: memory space, bus master.
-const MEMORY_SPACE: u32 = 1 << 1;
-const BUS_MASTER: u32 = 1 << 2;
+/// Bits of the command register, which has 16 bits: memory space, bus master.
+const MEMORY_SPACE: u16 = 1 << 1;
+const BUS_MASTER: u16 = 1 << 2;
 /// Bit of the status register, above the command register: there are capabilities.
 const HAS_CAPABILITIES: u32 = 1 << 20;
 /// Bit of the header type: several functions.
@@ -50,9 +50,10 @@ const DEVICE: u32 = 4;
 /// Bytes of the common configuration (4.1.4.3), and of an entry of an MSI-X table.
 const COMMON_BYTES: u64 = 0x38;
 pub const MSI_X_ENTRY: u64 = 16;
-/// Bits of the MSI-X control register, in the upper half of its 32 bits: enabled, all entries masked.
-const MSI_X_ENABLED: u32 = 1 << 31;
-const MSI_X_MASKED: u32 = 1 << 30;
+/// Place of the MSI-X control register in its capability, and its bits: enabled, all entries masked.
+const MSI_X_CONTROL: u8 = 2;
+const MSI_X_ENABLED: u16 = 1 << 15;
+const MSI_X_MASKED: u16 = 1 << 14;
 
 /// End of the identity map.
 const FOUR_GIB: u64 = 1 << 32;
@@ -80,6 +81,13 @@ pub trait Config {
 
     /// Writes them.
     fn write(&self, function: Function, register: u8, value: u32);
+
+    /// Writes the 16 bits at `register`, a multiple of 2. alioth ignores other writes of a register with 16 bits.
+    fn write16(&self, function: Function, register: u8, value: u16);
+
+    /// Maps these physical addresses, which are above the identity map. Returns the address at which they are mapped;
+    /// `None` if that is not possible.
+    fn map(&self, registers: Range<u64>) -> Option<u64>;
 }
 
 /// A virtio device.
@@ -91,7 +99,7 @@ pub struct Device {
     pub kind: u32,
 }
 
-/// Addresses of the structures of a device, below 4 GiB.
+/// Addresses of the structures of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Structures {
     /// Common configuration.
@@ -139,8 +147,8 @@ pub fn open(
     if command & HAS_CAPABILITIES == 0 {
         return Err(LEGACY);
     }
-    let command = command & 0xffff;
-    config.write(function, COMMAND, command & !MEMORY_SPACE);
+    let command = command as u16;
+    config.write16(function, COMMAND, command & !MEMORY_SPACE);
     let mut bases = Bases {
         config,
         function,
@@ -148,7 +156,7 @@ pub fn open(
         known: [None; REGISTERS as usize],
     };
     let found = bases.structures()?;
-    config.write(function, COMMAND, command | MEMORY_SPACE | BUS_MASTER);
+    config.write16(function, COMMAND, command | MEMORY_SPACE | BUS_MASTER);
     match found.common != 0 && found.notify.0 != 0 {
         true => Ok(found),
         false => Err(LEGACY),
@@ -157,6 +165,8 @@ pub fn open(
 
 const LEGACY: Reason = "the virtio device on PCI is a legacy device";
 const INVALID: Reason = "the virtio device on PCI has invalid capabilities";
+const UNREACHABLE: Reason =
+    "the virtio device on PCI has registers where the image cannot map them, and they cannot be moved";
 
 /// Base address registers of a function whose memory space is disabled.
 struct Bases<'a, C> {
@@ -201,8 +211,9 @@ impl<C: Config> Bases<'_, C> {
                     let table = self.read(field(next, 4)?);
                     let (base, offset) = (table & 7, table & !7);
                     let table = self.place(base as u8, offset.into(), MSI_X_ENTRY)?;
-                    let enabled = header & !MSI_X_MASKED | MSI_X_ENABLED;
-                    self.config.write(self.function, next, enabled);
+                    let control = (header >> 16) as u16 & !MSI_X_MASKED | MSI_X_ENABLED;
+                    self.config
+                        .write16(self.function, next + MSI_X_CONTROL, control);
                     found.message = Some(table);
                 }
                 _ => {}
@@ -236,7 +247,7 @@ impl<C: Config> Bases<'_, C> {
         }
     }
 
-    /// Returns address and size of a base address register, which is assigned if it has none below 4 GiB.
+    /// Returns address and size of the range of a base address register, which is assigned if it has none that is mapped.
     fn range(&mut self, base: u8) -> Result<(u64, u64), Reason> {
         let register = BASE_ADDRESSES + 4 * base;
         let low = self.read(register);
@@ -244,17 +255,29 @@ impl<C: Config> Bases<'_, C> {
         if low & IO_SPACE != 0 {
             return Err(INVALID);
         }
-        let high = if is_wide { self.read(register + 4) } else { 0 };
-        let address = u64::from(high) << 32 | u64::from(low & !FLAGS);
+        let address = self.address(register, is_wide);
         let size = self.size(register, is_wide);
-        let is_usable =
-            address != 0 && address.checked_add(size).is_some_and(|end| end <= FOUR_GIB);
-        let address = match is_usable {
-            true => address,
-            false => self.assign(size)?,
-        };
-        self.set(register, address, is_wide);
-        Ok((address, size))
+        let end = address.checked_add(size).filter(|_| address != 0);
+        let mapped = end.and_then(|end| match end <= FOUR_GIB {
+            true => Some(address),
+            false => self.config.map(address..end),
+        });
+        if let Some(mapped) = mapped {
+            self.set(register, address, is_wide);
+            return Ok((mapped, size));
+        }
+        let assigned = self.assign(size)?;
+        self.set(register, assigned, is_wide);
+        match self.address(register, is_wide) == assigned {
+            true => Ok((assigned, size)),
+            false => Err(UNREACHABLE),
+        }
+    }
+
+    fn address(&self, register: u8, is_wide: bool) -> u64 {
+        let low = self.read(register) & !FLAGS;
+        let high = if is_wide { self.read(register + 4) } else { 0 };
+        u64::from(high) << 32 | u64::from(low)
     }
 
     /// Returns the size: the lowest bit that can be set; 0 if there is none.
@@ -302,7 +325,9 @@ pub use machine::Ports;
 #[cfg(trapline_image)]
 mod machine {
     use super::{Config, Function};
-    use crate::cpu::{in32, out32};
+    use crate::cpu::{in32, out16, out32};
+    use crate::memory;
+    use core::ops::Range;
 
     /// Address and data port of configuration mechanism 1 (3.2.2.3.2), and the bit that enables it.
     const ADDRESS: u16 = 0xcf8;
@@ -328,6 +353,15 @@ mod machine {
         fn write(&self, function: Function, register: u8, value: u32) {
             Self::select(function, register);
             out32(DATA, value);
+        }
+
+        fn write16(&self, function: Function, register: u8, value: u16) {
+            Self::select(function, register & !3);
+            out16(DATA + u16::from(register & 2), value);
+        }
+
+        fn map(&self, registers: Range<u64>) -> Option<u64> {
+            memory::map_registers(registers)
         }
     }
 }

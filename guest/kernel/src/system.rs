@@ -6,6 +6,7 @@ use crate::interrupts::{self, can_halt, Apic, Timer};
 use crate::memory::Stores;
 use crate::populate::Window;
 use crate::threads::{self, Peer};
+use crate::virtio::NotifiedDevice;
 use crate::xen::{self, Events, Xen};
 use crate::{console, devices, files, memory, process, smp, ticks, virtio};
 use core::arch::x86_64::__cpuid;
@@ -16,15 +17,12 @@ use core::mem;
 use trapline_abi::block::{DiskRequest, Transfer};
 use trapline_abi::job::{Transport, WaitMode, Zeroing};
 use trapline_abi::net::Exchange;
-use trapline_abi::platform::{
-    FLOATING_BUS, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC,
-    VIRTIO_MMIO,
-};
+use trapline_abi::platform::{FLOATING_BUS, SERIAL_SCRATCH};
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{packet::Frames, Job, Need, Op, Record};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
 use trapline_workloads::{
-    Block, Cpus, Files, Machine, NoProcesses, PciRegisters, Reason, System, Wake,
+    Block, Cpus, DeviceRegisters, Doorbell, Files, Machine, NoProcesses, Reason, System, Wake,
 };
 
 /// State of the kernel, which is both the system and its machine.
@@ -43,8 +41,9 @@ pub struct Kernel {
     window: OnceCell<Result<Window, Reason>>,
     transport: Transport,
     zeroing: Zeroing,
-    /// Registers of a virtio device on PCI.
-    pci: OnceCell<Result<PciRegisters, Reason>>,
+    notified: OnceCell<Result<NotifiedDevice, Reason>>,
+    /// Registers of a virtio device, see [`virtio::registers`].
+    registers: OnceCell<Result<Option<DeviceRegisters>, Reason>>,
     /// Reason why there are no processes.
     no_processes: Reason,
 }
@@ -66,7 +65,8 @@ impl Kernel {
             window: OnceCell::new(),
             transport: job.transport,
             zeroing: job.zeroing,
-            pci: OnceCell::new(),
+            notified: OnceCell::new(),
+            registers: OnceCell::new(),
             no_processes: "this kernel is not a process",
         }
     }
@@ -108,6 +108,19 @@ impl Kernel {
         }
     }
 
+    fn notified(&self) -> Result<&NotifiedDevice, Reason> {
+        borrow(
+            self.notified
+                .get_or_init(|| NotifiedDevice::start(self.transport)),
+        )
+    }
+
+    fn registers(&self) -> Result<Option<DeviceRegisters>, Reason> {
+        *self
+            .registers
+            .get_or_init(|| virtio::registers(self.transport))
+    }
+
     fn open_channel(&self) -> Result<Events, Reason> {
         let xen = self.xen?;
         self.apic()?;
@@ -146,6 +159,10 @@ impl System for Kernel {
             if !self.ports {
                 interrupts::stop_pit();
             }
+        }
+        if let Some(Ok(device)) = self.notified.take() {
+            // A device that does not stop has memory of its own, which is not used again.
+            let _ = device.stop();
         }
         self.timer.take();
         if let Some(Ok(apic)) = self.apic.take() {
@@ -343,11 +360,12 @@ impl Machine for Kernel {
         match op.need() {
             Need::ScratchRegister => scratch_register(),
             Need::SerialPort => scratch_register().or_else(floating_bus),
-            Need::VirtioTransport | Need::VirtioDevice if self.transport == Transport::Pci => {
-                self.pci.get_or_init(virtio::pci_registers).map(drop)
-            }
-            Need::VirtioTransport => transport(),
-            Need::VirtioDevice => transport().and_then(|()| device()),
+            Need::VirtioTransport => self.registers().map(drop),
+            Need::VirtioDevice => match self.registers()? {
+                Some(_) => Ok(()),
+                None => virtio::check_first_device(),
+            },
+            Need::VirtioQueue => self.notified().map(drop),
             Need::Hypercall => self.hypercall_instruction().map(drop),
             Need::LocalApic => self.apic().map(drop),
             Need::ModelSpecificRegisters => model_specific_registers(),
@@ -367,11 +385,8 @@ impl Machine for Kernel {
         in8(port)
     }
 
-    fn pci_registers(&mut self) -> Option<PciRegisters> {
-        match self.transport {
-            Transport::Mmio => None,
-            Transport::Pci => self.pci.get_or_init(virtio::pci_registers).ok(),
-        }
+    fn device_registers(&mut self) -> Option<DeviceRegisters> {
+        self.registers().ok().flatten()
     }
 
     #[inline(always)]
@@ -385,6 +400,24 @@ impl Machine for Kernel {
     fn mmio_write(&mut self, address: u64, value: u32) {
         // SAFETY: as above.
         unsafe { mmio_write(address, value) }
+    }
+
+    fn doorbell(&mut self) -> Doorbell {
+        self.notified()
+            .map_or_else(|_| Doorbell::default(), NotifiedDevice::doorbell)
+    }
+
+    #[inline(always)]
+    fn mmio_write16(&mut self, address: u64, value: u16) {
+        // SAFETY: the workloads write only to the doorbell of a device.
+        unsafe { (address as *mut u16).write_volatile(value) }
+    }
+
+    fn check_doorbell(&mut self) -> Result<(), Reason> {
+        match self.notified.get_mut() {
+            Some(Ok(device)) => device.check(),
+            _ => Err("the virtio device is not started"),
+        }
     }
 
     #[inline(always)]
@@ -459,29 +492,5 @@ fn floating_bus(reason: Reason) -> Result<(), Reason> {
     match in8(SERIAL_SCRATCH) {
         FLOATING_BUS => Ok(()),
         _ => Err(reason),
-    }
-}
-
-fn transport() -> Result<(), Reason> {
-    // SAFETY: the address belongs to a device of the platform; boot.rs uses only RAM of the memory
-    // map.
-    if unsafe { mmio_read(VIRTIO_MMIO) } == VIRTIO_MAGIC {
-        Ok(())
-    } else {
-        Err("the machine has no virtio-mmio transport at 0xfeb00000")
-    }
-}
-
-/// Checks that the transport has a modern device: VIRTIO_F_VERSION_1 is bit 32.
-fn device() -> Result<(), Reason> {
-    // SAFETY: `transport` has found the registers.
-    let features = unsafe {
-        mmio_write(VIRTIO_MMIO + VIRTIO_DEVICE_FEATURES_SEL, 1);
-        mmio_read(VIRTIO_MMIO + VIRTIO_DEVICE_FEATURES)
-    };
-    if features & 1 == 1 {
-        Ok(())
-    } else {
-        Err("the first virtio-mmio transport has no modern device behind it")
     }
 }

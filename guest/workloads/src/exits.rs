@@ -4,7 +4,7 @@
 //! read, an interrupt is counted.
 
 use crate::measure::{ensure, repeat, Bench, Work};
-use crate::system::{Machine, PciRegisters, Reason, System};
+use crate::system::{DeviceRegisters, Machine, Reason, System};
 use core::arch::x86_64::__cpuid;
 use core::cell::Cell;
 use core::hint::black_box;
@@ -39,6 +39,7 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     xen_hypercall(bench);
     event_channel(bench);
     msr_read(bench);
+    doorbell(bench);
 }
 
 /// Measures `op` by [`measure_machine`].
@@ -128,8 +129,8 @@ fn port_in<S: System>(bench: &mut Bench<'_, S>) {
 }
 
 fn mmio_read<S: System>(bench: &mut Bench<'_, S>) {
-    if let Some(registers) = pci_registers(bench) {
-        return mmio_read_on_pci(bench, registers);
+    if let Some(registers) = device_registers(bench, Op::MmioRead) {
+        return mmio_read_of_device(bench, registers);
     }
     with_machine(
         bench,
@@ -151,8 +152,8 @@ fn mmio_read<S: System>(bench: &mut Bench<'_, S>) {
 /// Sets the selector to the word with the feature bit of all modern devices: VIRTIO_F_VERSION_1, bit
 /// 32 (virtio 1.2, section 6).
 fn mmio_write<S: System>(bench: &mut Bench<'_, S>) {
-    if let Some(registers) = pci_registers(bench) {
-        return mmio_write_on_pci(bench, registers);
+    if let Some(registers) = device_registers(bench, Op::MmioWrite) {
+        return mmio_write_of_device(bench, registers);
     }
     let selector = VIRTIO_MMIO + VIRTIO_DEVICE_FEATURES_SEL;
     let features = VIRTIO_MMIO + VIRTIO_DEVICE_FEATURES;
@@ -175,17 +176,19 @@ fn mmio_write<S: System>(bench: &mut Bench<'_, S>) {
     );
 }
 
-/// Returns the registers to access if the machine has its virtio devices on PCI. Those of virtio-mmio are constants, so that
-/// the measured instructions are the same in all environments that have it.
-fn pci_registers<S: System>(bench: &mut Bench<'_, S>) -> Option<PciRegisters> {
-    bench.system.machine().ok()?.pci_registers()
+/// Returns the registers to access if the job selects `op` and the machine has its virtio devices on PCI, or virtio-mmio
+/// transports at other addresses. Those of the usual transport are constants, so that the measured instructions are the
+/// same in all environments that have it.
+fn device_registers<S: System>(bench: &mut Bench<'_, S>, op: Op) -> Option<DeviceRegisters> {
+    let machine = bench.system.machine().ok()?;
+    bench.job.selects(op).then(|| machine.device_registers())?
 }
 
 /// Reads a register that keeps its value while the selector is 0.
 ///
-/// Not inlined, because the lab identifies the markers on PCI by the name of this function.
+/// Not inlined, because the lab identifies these markers by the name of this function.
 #[inline(never)]
-fn mmio_read_on_pci<S: System>(bench: &mut Bench<'_, S>, registers: PciRegisters) {
+fn mmio_read_of_device<S: System>(bench: &mut Bench<'_, S>, registers: DeviceRegisters) {
     measure_machine(
         bench,
         Op::MmioRead,
@@ -200,13 +203,13 @@ fn mmio_read_on_pci<S: System>(bench: &mut Bench<'_, S>, registers: PciRegisters
             });
             differences.into()
         },
-        |_, _, work| work.check_equal("the features of the virtio device on PCI change"),
+        |_, _, work| work.check_equal("the features of the virtio device change"),
     );
 }
 
-/// Sets the selector, as in [`mmio_write`]. Not inlined, as [`mmio_read_on_pci`].
+/// Sets the selector, as in [`mmio_write`]. Not inlined, as [`mmio_read_of_device`].
 #[inline(never)]
-fn mmio_write_on_pci<S: System>(bench: &mut Bench<'_, S>, registers: PciRegisters) {
+fn mmio_write_of_device<S: System>(bench: &mut Bench<'_, S>, registers: DeviceRegisters) {
     measure_machine(
         bench,
         Op::MmioWrite,
@@ -218,10 +221,7 @@ fn mmio_write_on_pci<S: System>(bench: &mut Bench<'_, S>, registers: PciRegister
         |machine, (), _| {
             let shown = machine.mmio_read(registers.features) & 1 == 1;
             machine.mmio_write(registers.selector, 0);
-            ensure(
-                shown,
-                "the virtio device on PCI does not offer VIRTIO_F_VERSION_1",
-            )
+            ensure(shown, "the virtio device does not offer VIRTIO_F_VERSION_1")
         },
     );
 }
@@ -418,5 +418,25 @@ fn msr_read<S: System>(bench: &mut Bench<'_, S>) {
                 "IA32_APIC_BASE has no enabled local APIC at 0xfee00000",
             )
         },
+    );
+}
+
+/// Notifies a device whose queue is empty, so that it finds nothing to do. Between the batches it performs a request.
+///
+/// Not inlined, because the lab identifies these markers by the name of this function.
+#[inline(never)]
+fn doorbell<S: System>(bench: &mut Bench<'_, S>) {
+    measure_machine(
+        bench,
+        Op::Doorbell,
+        |machine| machine.doorbell(),
+        |machine, doorbell, repetitions| {
+            match doorbell.is_narrow {
+                true => repeat(repetitions, || machine.mmio_write16(doorbell.address, 0)),
+                false => repeat(repetitions, || machine.mmio_write(doorbell.address, 0)),
+            }
+            0
+        },
+        |machine, _, _| machine.check_doorbell(),
     );
 }

@@ -38,8 +38,8 @@ mod timer;
 
 pub use clock::ticks;
 pub use system::{
-    Block, CacheCounts, Cpus, Files, Machine, Needed, NoMachine, NoProcesses, PciRegisters,
-    Processes, Reason, System, Wake,
+    Block, CacheCounts, Cpus, DeviceRegisters, Doorbell, Files, Machine, Needed, NoMachine,
+    NoProcesses, Processes, Reason, System, Wake,
 };
 
 use measure::Bench;

@@ -496,13 +496,23 @@ impl Processes for NoProcesses {
     }
 }
 
-/// Registers of a virtio device on PCI (virtio 1.2, section 4.1.4.3), by their addresses.
+/// Registers of a virtio device on PCI (virtio 1.2, section 4.1.4.3) or of a virtio-mmio transport (4.2.2), by their
+/// addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PciRegisters {
+pub struct DeviceRegisters {
     /// The register that selects 32 feature bits.
     pub selector: u64,
     /// The register with the selected feature bits.
     pub features: u64,
+}
+
+/// Register by which a driver notifies a virtio device of its queue 0 (virtio 1.2, sections 4.2.2 and 4.1.4.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Doorbell {
+    /// Its address.
+    pub address: u64,
+    /// It is written with 16 bits, as on PCI, not with 32, as in a virtio-mmio transport.
+    pub is_narrow: bool,
 }
 
 /// Access to the machine.
@@ -522,8 +532,8 @@ pub trait Machine {
     /// Reads a byte from a port.
     fn port_in(&mut self, port: u16) -> u8;
 
-    /// Returns registers of a virtio device if the machine has its devices on PCI.
-    fn pci_registers(&mut self) -> Option<PciRegisters> {
+    /// Returns registers of a virtio device if the machine has no transport at [`trapline_abi::platform::VIRTIO_MMIO`].
+    fn device_registers(&mut self) -> Option<DeviceRegisters> {
         None
     }
 
@@ -532,6 +542,22 @@ pub trait Machine {
 
     /// Writes 32 bits of device memory at physical address `address`.
     fn mmio_write(&mut self, address: u64, value: u32);
+
+    /// Returns the doorbell of a virtio device that was started with an empty queue.
+    fn doorbell(&mut self) -> Doorbell {
+        Doorbell::default()
+    }
+
+    /// Writes 16 bits of device memory at physical address `address`.
+    fn mmio_write16(&mut self, _address: u64, _value: u16) {}
+
+    /// Checks that the device of [`Self::doorbell`] works.
+    ///
+    /// # Errors
+    /// The reason why it does not.
+    fn check_doorbell(&mut self) -> Result<(), Reason> {
+        Ok(())
+    }
 
     /// Makes a hypercall without effect. Returns the hypervisor's answer.
     fn hypercall(&mut self) -> i64 {

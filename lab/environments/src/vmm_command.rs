@@ -33,6 +33,7 @@ pub fn image_command(
             job.selects(Op::HostTimer) && !has_user_apic,
             "--ticker".to_owned(),
         ),
+        (job.selects(Op::Doorbell), "--entropy".to_owned()),
         (
             job.run & populate::operations() != 0,
             "--populate steps".to_owned(),

@@ -250,6 +250,12 @@ impl EnvironmentId {
         has_peer && !self.is_on(Machine::SimVmx) && has_interrupts
     }
 
+    /// Returns whether its image has an entropy device in `trapline-vmm` for `exits/doorbell`.
+    pub(crate) fn has_entropy_device(self) -> bool {
+        let is_domain = self.is_xen() || self.is_nova();
+        self.has_trapline_vmm() && !self.has_processes() && !is_domain
+    }
+
     /// Returns whether two guests can be connected: guests of `trapline-vmm`, on one level.
     pub fn supports_packets(self) -> bool {
         self.supports_network() && self.has_trapline_vmm() && !self.stack().is_nested()

@@ -205,6 +205,38 @@ fn virtio_registers_on_pci_are_measured() {
     }
 }
 
+/// Notifies devices of trapline-vmm, of PCI, and of a transport that QEMU names on the command line.
+#[test]
+#[ignore = "slow: make test-all"]
+fn notifications_of_virtio_devices_are_measured() {
+    let place = Place::new();
+    let ready = std::fs::read_to_string(root().join("vmms/qemu.toml")).expect("readable file");
+    let device = "-global virtio-mmio.force-legacy=false -device virtio-rng-device -m {memory}";
+    configure(&place, &ready.replacen("-m {memory}", device, 1));
+    if !place.has("sim/qemu-q35", "notifications of virtio devices") {
+        return;
+    }
+    let environments = "sim/kvm,sim/qemu-microvm,sim/qemu-q35";
+    let json = place.measure(&["--env", environments, "--workload", "exits/doorbell"]);
+    for (environment, named) in [
+        ("sim/kvm", "virtio-mmio 0xfeb00800"),
+        ("sim/qemu-microvm", "virtio-mmio 0xfeb00e00"),
+        ("sim/qemu-q35", "PCI 00:01.0"),
+    ] {
+        // An exit, and the switch to the thread of the device and back.
+        let figure = estimate(&json, environment, "doorbell");
+        assert!(figure > 8000.0, "{environment}: {figure}");
+        let facts = facts(&json, environment);
+        let expected = format!("{named}, virtio device ID 4");
+        assert_eq!(facts["virtio-doorbell"], expected.as_str(), "{facts:#}");
+    }
+    let together = "exits/doorbell,exits/cpuid";
+    let json = place.measure(&["--env", "sim/kvm", "--workload", together]);
+    let reason = cell(&json, "sim/kvm", "doorbell")["skip"].clone();
+    let reason = reason.as_str().unwrap_or_default();
+    assert!(reason.contains("in a run of its own"), "{reason}");
+}
+
 #[test]
 fn vmms_of_the_configuration_are_listed() {
     let place = Place::new();

@@ -1,9 +1,11 @@
-//! The virtio devices of an image: a disk, a network card on a tap, and one that something else serves, as a switch.
+//! The virtio devices of an image: a disk, a network card on a tap, one that something else serves, as a switch, and an entropy
+//! device.
 //!
-//! Their registers are those of the second to fourth virtio-mmio transport. Their interrupt is a vector of the local APIC,
+//! Their registers are those of the second to fifth virtio-mmio transport. Their interrupt is a vector of the local APIC,
 //! because the virtual machine of an image has no I/O APIC.
 
 use crate::disk::{self, DiskConfig};
+use crate::entropy;
 use crate::net::{self, external, Card, ExternalSource, Source, Tap, TapSource};
 use crate::sandbox::Role;
 use crate::shell::Host;
@@ -12,9 +14,11 @@ use crate::virtio::Slot;
 use crate::{Failure, Machine, StopReason, VmConfig};
 use std::ops::DerefMut;
 use std::sync::Arc;
-use trapline_abi::platform::{DISK_MMIO, NET_MMIO, SWITCH_MMIO, VIRTIO_MMIO_SIZE, VIRTIO_VECTOR};
+use trapline_abi::platform::{
+    DISK_MMIO, ENTROPY_MMIO, NET_MMIO, SWITCH_MMIO, VIRTIO_MMIO_SIZE, VIRTIO_VECTOR,
+};
 use trapline_interface::{IrqId, Vcpu, VcpuId, Vm};
-use trapline_monitor::virtio::{Block, Device, Memory, Registers};
+use trapline_monitor::virtio::{Block, Device, Entropy, Memory, Registers};
 use trapline_monitor::{run, start, Devices, Platform};
 
 /// Name of the disk and its thread.
@@ -22,6 +26,8 @@ const DISK: &str = "disk0";
 /// Names of the threads of the cards.
 const CARD: &str = "net0";
 const SECOND_CARD: &str = "net1";
+/// Name of the thread of the entropy device.
+const ENTROPY: &str = "entropy";
 
 /// Interrupt of all devices.
 const INTERRUPT: IrqId = IrqId {
@@ -36,6 +42,7 @@ pub struct ImageDevices {
     disk: Option<Arc<Slot<Block>>>,
     card: Option<Arc<Slot<Card>>>,
     second: Option<Arc<dyn Registers>>,
+    entropy: Option<Arc<Slot<Entropy>>>,
     /// Threads that are not started yet.
     workers: Vec<Worker>,
 }
@@ -62,6 +69,9 @@ impl ImageDevices {
                 Source::Tap(tap) => devices.add_card(vm, memory, card, tap)?,
                 Source::External(other) => devices.add_external(vm, memory, card, other)?,
             }
+        }
+        if config.entropy {
+            devices.add_entropy(vm, memory)?;
         }
         Ok(Box::leak(Box::new(devices)))
     }
@@ -109,6 +119,17 @@ impl ImageDevices {
             name: name.to_owned(),
             role: Role::ImageNet,
             work: Box::new(move || net::serve(&slot, &tap)),
+        });
+        Ok(())
+    }
+
+    fn add_entropy(&mut self, vm: &impl Vm, memory: &Arc<Memory>) -> Result<(), Failure> {
+        let slot = slot(vm, ENTROPY_MMIO, memory, Entropy)?;
+        self.entropy = Some(Arc::clone(&slot));
+        self.workers.push(Worker {
+            name: ENTROPY.to_owned(),
+            role: Role::ImageEntropy,
+            work: Box::new(move || entropy::serve(&slot)),
         });
         Ok(())
     }
@@ -184,6 +205,9 @@ impl ImageDevices {
         }
         if let (Some(card), Some(offset)) = (&self.card, offset(NET_MMIO)) {
             return Some((&**card, offset));
+        }
+        if let (Some(entropy), Some(offset)) = (&self.entropy, offset(ENTROPY_MMIO)) {
+            return Some((&**entropy, offset));
         }
         Some((&**self.second.as_ref()?, offset(SWITCH_MMIO)?))
     }

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod console;
 pub mod descriptors;
 pub mod disk;
+mod entropy;
 pub mod events;
 pub mod failure;
 pub mod file;

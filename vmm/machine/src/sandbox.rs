@@ -19,9 +19,10 @@ mod role;
 
 use crate::Failure;
 use calls::{
-    CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, IMAGE_DISK_POOL, IMAGE_DISK_RING, IMAGE_NET,
-    IMAGE_NET_EXTERNAL, LIMITS, NET, NET_EXTERNAL, NET_KERNEL, PROCESS, SERIAL_LINE, TICKER, VCPU,
-    VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VCPU_WITH_TIMER, VSOCK, VSOCK_IN,
+    CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, IMAGE_DISK_POOL, IMAGE_DISK_RING, IMAGE_ENTROPY,
+    IMAGE_NET, IMAGE_NET_EXTERNAL, LIMITS, NET, NET_EXTERNAL, NET_KERNEL, PROCESS, SERIAL_LINE,
+    TICKER, VCPU, VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VCPU_WITH_TIMER, VSOCK,
+    VSOCK_IN,
 };
 pub use guard::guard;
 pub use role::Role;
@@ -65,6 +66,7 @@ static OF_DISK_RING: Filter = compile(&DISK_RING);
 static OF_DISK_POOL: Filter = compile(&DISK_POOL);
 static OF_IMAGE_DISK_RING: Filter = compile(&IMAGE_DISK_RING);
 static OF_IMAGE_DISK_POOL: Filter = compile(&IMAGE_DISK_POOL);
+static OF_IMAGE_ENTROPY: Filter = compile(&IMAGE_ENTROPY);
 static OF_DISK_WORKER: Filter = compile(&DISK_WORKER);
 static OF_NET: Filter = compile(&NET);
 static OF_IMAGE_NET: Filter = compile(&IMAGE_NET);
@@ -347,6 +349,7 @@ fn filter_of(role: Role) -> &'static Filter {
         Role::DiskPool => &OF_DISK_POOL,
         Role::ImageDiskRing => &OF_IMAGE_DISK_RING,
         Role::ImageDiskPool => &OF_IMAGE_DISK_POOL,
+        Role::ImageEntropy => &OF_IMAGE_ENTROPY,
         Role::DiskWorker => &OF_DISK_WORKER,
         Role::Net => &OF_NET,
         Role::ImageNet => &OF_IMAGE_NET,

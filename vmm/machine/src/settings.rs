@@ -108,6 +108,8 @@ pub struct VmConfig {
     pub serial: SerialMode,
     /// Add the ticker device.
     pub ticker: bool,
+    /// Add an entropy device to an image.
+    pub entropy: bool,
     /// Disable HLT exits.
     pub halt_in_guest: bool,
     /// Offer paravirtual EOI to Linux.
@@ -125,9 +127,9 @@ pub struct VmConfig {
 }
 
 impl VmConfig {
-    /// Returns true if it has disks or network cards.
+    /// Returns true if it has disks, network cards or the entropy device of an image.
     pub fn has_devices(&self) -> bool {
-        !self.disks.is_empty() || !self.net.is_empty()
+        !self.disks.is_empty() || !self.net.is_empty() || self.entropy
     }
 
     /// Returns true if another process accesses guest memory.
@@ -183,7 +185,7 @@ const IMAGE: Option<Guest> = Some(Guest::Image);
 const LINUX: Option<Guest> = Some(Guest::Linux);
 
 #[rustfmt::skip]
-const OPTIONS: [OptionRow; 32] = [
+const OPTIONS: [OptionRow; 33] = [
     ("image", IMAGE, Path(|config, path| config.set_image(Guest::Image, path))),
     ("kernel", LINUX, Path(|config, path| config.set_image(Guest::Linux, path))),
     ("domain", IMAGE, Text("a number from 1 to 32751", |config, text| {
@@ -243,6 +245,7 @@ const OPTIONS: [OptionRow; 32] = [
         put(&mut config.populate, choose(text, [("steps", Some(Steps)), ("whole", Some(Whole))]))
     })),
     ("ticker", IMAGE, Flag(|config| config.ticker = true)),
+    ("entropy", IMAGE, Flag(|config| config.entropy = true)),
     ("halt-in-guest", IMAGE, Flag(|config| config.halt_in_guest = true)),
     ("no-pv-eoi", LINUX, Flag(|config| config.paravirtual_eoi = false)),
     ("serial", None, Text("lines, direct or buffered", |config, text| {

@@ -134,6 +134,17 @@ impl Space {
         unsafe { self.tables.map_large(range, &mut self.frames) }
     }
 
+    /// Maps registers of a device, in whole pages, at fresh addresses. Returns the first; `None` if memory for tables or
+    /// addresses are exhausted.
+    ///
+    /// # Safety
+    /// The range is not memory.
+    pub unsafe fn map_registers(&mut self, range: Run) -> Option<u64> {
+        let bytes = range.end - range.start;
+        let block = self.allocate_from(bytes, 0, bytes, |_, _| Some(range.clone()))?;
+        Some(block.start)
+    }
+
     /// Allocates `bytes` of the last frames, without addresses. Returns the first.
     pub fn take_last(&mut self, bytes: u64) -> Option<u64> {
         self.frames.take_last(bytes).map(|run| run.start)
@@ -289,6 +300,29 @@ mod tests {
             // SAFETY: far from blocks, and never accessed.
             assert!(unsafe { space.map(4 << 30..5 << 30) }.is_some());
             assert_eq!(free - space.frames.free_bytes(), 2 * FRAME);
+        });
+    }
+
+    #[test]
+    fn registers_are_mapped_at_fresh_addresses() {
+        with_space(|space| {
+            let free = space.frames.free_bytes();
+            let registers = 256 << 30..(256 << 30) + 2 * FRAME;
+            let block = space.allocate(FRAME, 0).unwrap();
+            // SAFETY: never accessed.
+            let first = unsafe { space.map_registers(registers.clone()) }.unwrap();
+            assert_eq!(first, block.end);
+            for (page, frame) in (first..)
+                .step_by(FRAME as usize)
+                .zip(registers.step_by(FRAME as usize))
+            {
+                assert_eq!(space.tables.frame(page) as u64, frame);
+            }
+            assert_eq!(
+                free - space.frames.free_bytes(),
+                4 * FRAME,
+                "a page and three tables"
+            );
         });
     }
 

@@ -13,7 +13,14 @@ const PLACE: Function = Function(3 << 3);
 #[derive(Default)]
 struct Fake {
     registers: RefCell<BTreeMap<(u8, u8), u32>>,
+    /// Addresses above the identity map can be mapped.
+    maps: bool,
+    /// Address that the base address register keeps, whatever is written.
+    fixed: Option<u64>,
 }
+
+/// Distance of a mapped address from its physical one.
+const MAPPED: u64 = 1 << 40;
 
 /// Bytes behind the base address register with structures.
 const SIZE: u32 = 0x4000;
@@ -75,19 +82,36 @@ impl Config for Fake {
 
     fn write(&self, function: Function, register: u8, value: u32) {
         let old = self.read(function, register);
-        let kept = match register {
-            0x10..0x28 if register == 0x10 + 4 * BASE => value & !(SIZE - 1) | old & FLAGS,
-            0x10..0x28 if register == 0x14 + 4 * BASE => value,
+        let (low, high) = (0x10 + 4 * BASE, 0x14 + 4 * BASE);
+        // All ones ask for the size.
+        let fixed = self.fixed.filter(|_| value != u32::MAX);
+        let kept = match (register, fixed) {
+            (0x10..0x28, Some(address)) if register == low => address as u32 | old & FLAGS,
+            (0x10..0x28, Some(address)) if register == high => (address >> 32) as u32,
+            (0x10..0x28, _) if register == low => value & !(SIZE - 1) | old & FLAGS,
+            (0x10..0x28, _) if register == high => value,
             // Not implemented.
-            0x10..0x28 => 0,
-            COMMAND => old & 0xffff_0000 | value,
-            _ => value,
+            (0x10..0x28, _) => 0,
+            (_, _) => value,
         };
         self.put(function, register, kept);
+    }
+
+    fn write16(&self, function: Function, register: u8, value: u16) {
+        let (place, shift) = (register & !3, 8 * u32::from(register & 2));
+        let others = self.read(function, place) & !(0xffff << shift);
+        self.put(function, place, others | u32::from(value) << shift);
+    }
+
+    fn map(&self, registers: Range<u64>) -> Option<u64> {
+        assert!(registers.end > FOUR_GIB, "{registers:x?}");
+        self.maps.then_some(registers.start + MAPPED)
     }
 }
 
 const ADDRESS: u64 = 0xfe00_0000;
+/// As Firecracker assigns it.
+const HIGH: u64 = 256 << 30;
 
 #[test]
 fn structures_are_at_the_address_of_the_firmware() {
@@ -106,7 +130,7 @@ fn structures_are_at_the_address_of_the_firmware() {
     let command = fake.read(PLACE, COMMAND);
     assert_eq!(
         command,
-        HAS_CAPABILITIES | 0x0103 | MEMORY_SPACE | BUS_MASTER
+        HAS_CAPABILITIES | 0x0103 | u32::from(MEMORY_SPACE | BUS_MASTER)
     );
     assert_eq!(fake.read(PLACE, 0x98) >> 31, 1, "MSI-X is enabled");
 }
@@ -126,6 +150,28 @@ fn missing_and_high_addresses_are_assigned() {
     let fake = Fake::with_device(0);
     let reason = open(&fake, PLACE, &mut gap).unwrap_err();
     assert!(reason.contains("no addresses left"), "{reason}");
+}
+
+#[test]
+fn high_addresses_are_kept_where_they_can_be_mapped() {
+    for fixed in [None, Some(HIGH)] {
+        let fake = Fake {
+            maps: true,
+            fixed,
+            ..Fake::with_device(HIGH)
+        };
+        let found = fake.open().unwrap();
+        assert_eq!(found.common, MAPPED + HIGH + 0x1000);
+        assert_eq!(found.notify, (MAPPED + HIGH + 0x3000, 0x1000));
+        assert_eq!(fake.read(PLACE, 0x20), HIGH as u32 | 0xc);
+        assert_eq!(fake.read(PLACE, 0x24), (HIGH >> 32) as u32);
+    }
+    let fake = Fake {
+        fixed: Some(HIGH),
+        ..Fake::with_device(HIGH)
+    };
+    let reason = fake.open().unwrap_err();
+    assert!(reason.contains("cannot be moved"), "{reason}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! A virtio block device in host memory for tests, which can also lie.
+//! A virtio block device in host memory for tests, or an entropy device, which can also lie.
 
 use super::fake_memory::{load, store};
 use super::ring::Kind;
-use super::transport::{Access, INTERRUPT_ACK, INTERRUPT_STATUS, NEEDS_RESET};
+use super::transport::{Access, BLOCK, ENTROPY, INTERRUPT_ACK, INTERRUPT_STATUS, NEEDS_RESET};
 use super::transport::{QUEUE_NOTIFY, STATUS};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -44,6 +44,8 @@ pub enum Lie {
 /// Properties of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
+    /// Device ID.
+    pub kind: u32,
     pub features: u64,
     pub version: u32,
     pub queue_size: u32,
@@ -62,6 +64,7 @@ pub const FEATURES: u64 = 1 << 32 | 1 << 29 | 1 << 9;
 impl Default for Config {
     fn default() -> Self {
         Self {
+            kind: BLOCK,
             features: FEATURES,
             version: 2,
             queue_size: 256,
@@ -163,8 +166,9 @@ impl Access for Fake {
         match register {
             0x000 => VIRTIO_MAGIC,
             0x004 => self.config.version,
-            0x008 => 2,
+            0x008 => self.config.kind,
             0x010 => (self.config.features >> (32 * (state.selector & 1))) as u32,
+            0x014 => state.selector,
             0x034 => self.config.queue_size,
             INTERRUPT_STATUS => state.causes,
             STATUS => state.status,
@@ -250,15 +254,18 @@ impl State {
         while self.available != available {
             let place = u64::from(self.available % self.size);
             let head = load(self.areas[1] + 4 + 2 * place);
+            self.available = self.available.wrapping_add(1);
+            self.pending.push(head);
+            if config.kind == ENTROPY {
+                continue;
+            }
             let (header, _, _, next) = self.descriptor(head);
             self.fetched.push(Fetched {
                 kind: load(header),
                 sector: load(header + 8),
                 bytes: self.descriptor(next).1,
-                others: self.pending.len(),
+                others: self.pending.len() - 1,
             });
-            self.pending.push(head);
-            self.available = self.available.wrapping_add(1);
         }
         self.counts.depth = self.counts.depth.max(self.pending.len());
         if Self::has_event_index(config) {
@@ -280,7 +287,10 @@ impl State {
         let chosen = self.next() as usize % self.pending.len();
         let head = self.pending.swap_remove(chosen);
         self.counts.requests += 1;
-        let length = self.perform(head, lie);
+        let length = match config.kind {
+            ENTROPY => self.descriptor(head).1,
+            _ => self.perform(head, lie),
+        };
         let (id, length, step) = self.report(head.into(), length, lie);
         let old = self.used;
         for _ in 0..step.min(self.size) {

@@ -7,13 +7,13 @@
 //! [`DISK_MMIO`]: trapline_abi::platform::DISK_MMIO
 //! [`NET_MMIO`]: trapline_abi::platform::NET_MMIO
 
-use super::transport::{is_device, Access};
+use super::transport::{is_device, Access, QUEUE_NOTIFY};
 use crate::boot;
 use crate::cpu::{mmio_read, mmio_write, pause};
 use crate::interrupts::{can_halt, halt, Apic, END_OF_INTERRUPT};
 use core::arch::global_asm;
 use trapline_abi::platform::VIRTIO_VECTOR;
-use trapline_workloads::{ticks, Reason};
+use trapline_workloads::{ticks, Doorbell, Reason};
 
 /// Vector of the interrupt of all devices.
 pub const VECTOR: u32 = VIRTIO_VECTOR as u32;
@@ -62,6 +62,27 @@ pub fn interrupt_count() -> u64 {
 pub struct Mmio {
     address: u64,
     polls: bool,
+}
+
+impl Mmio {
+    /// Returns the registers at `address`, which is in the identity map. Completions are polled.
+    pub fn polled(address: u64) -> Self {
+        let polls = true;
+        Self { address, polls }
+    }
+
+    /// Returns the address of the registers.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Returns the register of notifications.
+    pub fn doorbell(&self) -> Doorbell {
+        Doorbell {
+            address: self.address + QUEUE_NOTIFY,
+            is_narrow: false,
+        }
+    }
 }
 
 impl Access for Mmio {

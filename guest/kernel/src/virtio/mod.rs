@@ -2,7 +2,7 @@
 //!
 //! [`transport`] negotiates features and waits for interrupts, [`queue`] is the driver's side of the split
 //! virtqueue (2.7), [`mmio`] finds devices and their interrupt; [`pci`] is a device on PCI behind the registers of virtio-mmio, which
-//! [`pci_bus`] finds. Devices are not trusted: indices, descriptor
+//! [`pci_bus`] finds. [`registers`] has those that operations access, [`doorbell`] a device that is only notified. Devices are not trusted: indices, descriptor
 //! numbers and lengths that they report are checked, and a wrong one is an error.
 //!
 //! **Block device** (5.2): [`ring`] has the slots of requests, [`disk`] submits requests and waits for them,
@@ -18,6 +18,7 @@ mod buffers;
 mod card;
 mod client;
 mod disk;
+mod doorbell;
 #[cfg(trapline_image)]
 mod image;
 #[cfg(trapline_image)]
@@ -28,6 +29,8 @@ mod pci;
 #[cfg(trapline_image)]
 mod pci_bus;
 mod queue;
+#[cfg(trapline_image)]
+mod registers;
 mod ring;
 mod server;
 mod stack;
@@ -45,8 +48,12 @@ pub use mmio::{Mmio, VECTOR};
 #[cfg(trapline_image)]
 pub use network::{exchange, open as open_network, open_link, receive_packets, send_packets};
 #[cfg(trapline_image)]
-pub use pci_bus::{registers as pci_registers, set_gap};
+pub use pci_bus::set_gap;
+#[cfg(trapline_image)]
+pub use registers::{check_first_device, registers, NotifiedDevice};
 
+#[cfg(test)]
+mod doorbell_tests;
 #[cfg(test)]
 pub mod fake;
 #[cfg(test)]

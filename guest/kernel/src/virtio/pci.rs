@@ -7,7 +7,7 @@ use super::transport::{self, Access};
 use crate::pci::{Device, Structures};
 use core::cell::Cell;
 use trapline_abi::platform::{LOCAL_APIC, VIRTIO_MAGIC};
-use trapline_workloads::{PciRegisters, Reason};
+use trapline_workloads::{DeviceRegisters, Doorbell, Reason};
 
 /// Fields of the common configuration (4.1.4.3).
 const FEATURE_SELECT: u64 = 0x00;
@@ -55,16 +55,23 @@ pub trait Bus {
     fn wait(&self, polls: bool, seen: u64, begun: u64) -> Result<(), Reason>;
 }
 
-/// Returns the registers of a device that operations access.
+/// Returns the registers of a device that operations access. Its driver is announced, because Cloud Hypervisor resets the selector at
+/// each write before that.
 ///
 /// # Errors
-/// It is a legacy device.
-pub fn registers(bus: &impl Bus, at: Structures) -> Result<PciRegisters, Reason> {
+/// It is a legacy device, or does not answer at its addresses.
+pub fn registers(bus: &impl Bus, at: Structures) -> Result<DeviceRegisters, Reason> {
     let (selector, features) = (at.common + FEATURE_SELECT, at.common + FEATURES);
+    for status in transport::ANNOUNCED {
+        bus.write8(at.common + STATUS, status as u8);
+    }
     bus.write32(selector, 1);
+    if bus.read32(selector) != 1 {
+        return Err("the virtio device on PCI does not answer at the addresses of its registers");
+    }
     match u64::from(bus.read32(features)) << 32 & transport::VERSION_1 {
         0 => Err(transport::LEGACY),
-        _ => Ok(PciRegisters { selector, features }),
+        _ => Ok(DeviceRegisters { selector, features }),
     }
 }
 
@@ -113,6 +120,14 @@ impl<B: Bus> Pci<B> {
             polls: Cell::new(polls),
             waited: 0,
         })
+    }
+
+    /// Returns the register of notifications of queue 0.
+    pub fn doorbell(&self) -> Doorbell {
+        Doorbell {
+            address: self.notify[0],
+            is_narrow: true,
+        }
     }
 
     fn common(&self, field: u64) -> u64 {

@@ -2,14 +2,11 @@
 
 use super::mmio::{interrupt_count, wait, VECTOR};
 use super::pci::{Bus, Pci};
-use crate::console;
 use crate::cpu::{mmio_read, mmio_write, Global};
 use crate::interrupts::{can_halt, Apic, END_OF_INTERRUPT};
 use crate::pci::{self, Device, Ports};
-use core::fmt::Write;
 use core::ops::Range;
-use trapline_abi::platform::VIRTIO_FACT_PREFIX;
-use trapline_workloads::{PciRegisters, Reason};
+use trapline_workloads::{DeviceRegisters, Reason};
 
 /// Addresses for devices without any.
 static GAP: Global<Range<u64>> = Global::new(0..0);
@@ -20,14 +17,14 @@ pub fn set_gap(gap: Range<u64>) {
     unsafe { *GAP.get() = gap };
 }
 
-/// Memory of devices, which `pci` has found below 4 GiB.
+/// Memory of devices, which `pci` has found.
 pub struct MachineBus {
     polls: bool,
 }
 
 impl Bus for MachineBus {
     fn read8(&self, address: u64) -> u8 {
-        // SAFETY: registers of a device, in the identity map: boot.rs uses only RAM of the memory map.
+        // SAFETY: registers of a device, which `pci` has found or mapped: boot.rs uses only RAM of the memory map.
         unsafe { (address as *const u8).read_volatile() }
     }
 
@@ -88,6 +85,24 @@ pub fn find(
     let polls = apic.is_err() || can_halt(has_ports).is_err();
     let mut devices = pci::devices(&Ports);
     let device = devices.find(|device| device.kind == kind).ok_or(absent)?;
+    start(device, polls)
+}
+
+/// Returns the first device, with completions that are polled.
+///
+/// # Errors
+/// There is none, or why it cannot be used.
+pub fn first_polled() -> Result<(Device, Pci<MachineBus>), Reason> {
+    let device = first()?;
+    Ok((device, start(device, true)?))
+}
+
+fn first() -> Result<Device, Reason> {
+    let absent = "the machine has no virtio device on PCI bus 0";
+    pci::devices(&Ports).next().ok_or(absent)
+}
+
+fn start(device: Device, polls: bool) -> Result<Pci<MachineBus>, Reason> {
     let structures = open(device)?;
     Pci::new(MachineBus { polls }, device, structures, VECTOR as u8)
 }
@@ -97,21 +112,12 @@ fn open(device: Device) -> Result<pci::Structures, Reason> {
     pci::open(&Ports, device.function, unsafe { GAP.get() })
 }
 
-/// Returns registers of the first device for operations, and prints which device that is.
+/// Returns the first device, and registers of it for operations.
 ///
 /// # Errors
 /// There is none, or it is a legacy device.
-#[inline(never)]
-pub fn registers() -> Result<PciRegisters, Reason> {
-    let absent = "the machine has no virtio device on PCI bus 0";
-    let device = pci::devices(&Ports).next().ok_or(absent)?;
+pub fn registers() -> Result<(Device, DeviceRegisters), Reason> {
+    let device = first()?;
     let registers = super::pci::registers(&MachineBus { polls: true }, open(device)?)?;
-    let (at, kind) = (device.function, device.kind);
-    let (slot, number) = (at.device(), at.number());
-    // The console takes everything.
-    let _ = writeln!(
-        console::Text,
-        "{VIRTIO_FACT_PREFIX}registers PCI 00:{slot:02x}.{number}, virtio device ID {kind}"
-    );
-    Ok(registers)
+    Ok((device, registers))
 }

@@ -1,12 +1,13 @@
 //! The driver of a disk over an imitated PCI transport, in front of the device of `fake`.
 
 use super::disk::Disk;
+use super::doorbell::{self, Notified};
 use super::fake::{Config, Fake, Lie};
 use super::fake_memory::Memory;
 use super::pci::{registers, Bus, Pci};
 use super::ring::BYTES;
 use super::transfer::{needed, Target};
-use super::transport::{self, Access, BLOCK};
+use super::transport::{self, Access, ENTROPY};
 use crate::pci::{Device, Function, Structures, MSI_X_ENTRY};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -37,6 +38,8 @@ const NO_VECTOR: u16 = 0xffff;
 struct State {
     /// The device has no resources for vectors.
     refuses_vectors: Cell<bool>,
+    /// Nothing answers reads of 32 bits.
+    is_absent: Cell<bool>,
     /// Distance of notifications in units of the multiplier.
     distance: Cell<u16>,
     queue: Cell<u16>,
@@ -95,7 +98,10 @@ impl Bus for FakeBus {
     }
 
     fn read32(&self, address: u64) -> u32 {
-        self.device.read(register(address))
+        match self.state.is_absent.get() {
+            true => u32::MAX,
+            false => self.device.read(register(address)),
+        }
     }
 
     fn write8(&self, address: u64, value: u8) {
@@ -151,7 +157,7 @@ impl Bus for FakeBus {
 fn pci(bus: FakeBus, structures: Structures) -> Result<Pci<FakeBus>, Reason> {
     let device = Device {
         function: Function::default(),
-        kind: BLOCK,
+        kind: bus.device.read(transport::DEVICE_ID),
     };
     Pci::new(bus, device, structures, 0x34)
 }
@@ -201,6 +207,24 @@ fn every_transfer_is_completed_over_pci() {
 }
 
 #[test]
+fn notifications_over_pci_are_answered() {
+    let bus = FakeBus::new(Config {
+        kind: ENTROPY,
+        polls: true,
+        ..Config::default()
+    });
+    let pci = pci(bus.clone(), STRUCTURES).unwrap();
+    let doorbell = pci.doorbell();
+    assert_eq!((doorbell.address, doorbell.is_narrow), (NOTIFY, true));
+    let memory = Memory::new(doorbell::BYTES);
+    // SAFETY: the memory is exclusive and outlives the device.
+    let mut device = unsafe { Notified::start(pci, memory.start) }.unwrap();
+    bus.write16(doorbell.address, 0);
+    device.check().unwrap();
+    assert_eq!(bus.device.counts().notifications, 2);
+}
+
+#[test]
 fn completions_are_polled_without_resources_for_an_interrupt() {
     let bus = FakeBus::new(Config {
         polls: false,
@@ -245,6 +269,10 @@ fn registers_for_operations_need_a_modern_device() {
         ..Config::default()
     };
     assert!(registers(&FakeBus::new(legacy), STRUCTURES).is_err());
+    let absent = FakeBus::new(Config::default());
+    absent.state.is_absent.set(true);
+    let reason = registers(&absent, STRUCTURES).unwrap_err();
+    assert!(reason.contains("does not answer"), "{reason}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::fake::{Config, Fake, Lie, FEATURES};
 use super::fake_memory::Memory;
 use super::ring::BYTES;
 use super::transfer::{needed, Target};
-use super::transport::{is_device, BLOCK};
+use super::transport::{self, find_modern, is_device, Access as _, BLOCK};
 use std::vec::Vec;
 use trapline_abi::block::{Access, DiskRequest, Transfer};
 use trapline_abi::{Job, Op};
@@ -276,4 +276,17 @@ fn random_lies_never_panic() {
         }
     }
     assert!(errors > 1000, "{errors}");
+}
+
+#[test]
+fn the_first_transport_with_a_modern_device_is_found() {
+    let legacy = Config {
+        version: 1,
+        ..Config::default()
+    };
+    let transports = [legacy, Config::default()].map(Fake::new);
+    let found = find_modern(transports.clone()).expect("the second one is modern");
+    found.write(transport::STATUS, 1);
+    assert_eq!(transports[1].read(transport::STATUS), 1);
+    assert!(find_modern([Fake::new(legacy)]).is_none());
 }

@@ -29,8 +29,10 @@ pub const CONFIGURATION: u64 = 0x100;
 
 const ACKNOWLEDGE: u32 = 1;
 const DRIVER: u32 = 2;
-const DRIVER_OK: u32 = 4;
+pub const DRIVER_OK: u32 = 4;
 const FEATURES_OK: u32 = 8;
+/// Values of the status by which a driver announces itself.
+pub const ANNOUNCED: [u32; 2] = [ACKNOWLEDGE, ACKNOWLEDGE | DRIVER];
 pub const NEEDS_RESET: u32 = 64;
 
 /// Interrupt status: the configuration or the status has changed.
@@ -38,7 +40,9 @@ const CONFIGURATION_CHANGED: u32 = 2;
 
 /// Version of the registers of a modern device.
 pub const MODERN: u32 = 2;
-/// Device IDs (section 5).
+/// Device IDs (section 5), and that of a transport without a device (4.2.2).
+const NO_DEVICE: u32 = 0;
+pub const ENTROPY: u32 = 4;
 pub const NETWORK: u32 = 1;
 pub const BLOCK: u32 = 2;
 
@@ -78,6 +82,15 @@ pub fn is_device(access: &impl Access, kind: u32) -> bool {
     access.read(MAGIC) == VIRTIO_MAGIC && access.read(DEVICE_ID) == kind
 }
 
+/// Returns the first transport that has a modern device, of any kind.
+pub fn find_modern<A: Access>(transports: impl IntoIterator<Item = A>) -> Option<A> {
+    transports.into_iter().find(|access| {
+        access.read(MAGIC) == VIRTIO_MAGIC
+            && access.read(VERSION) == MODERN
+            && access.read(DEVICE_ID) != NO_DEVICE
+    })
+}
+
 /// A device between the negotiation of features and its start.
 pub struct Negotiated<'a, A> {
     access: &'a A,
@@ -93,8 +106,9 @@ pub fn negotiate<A: Access>(access: &A, wanted: u64) -> Result<Negotiated<'_, A>
         return Err(LEGACY);
     }
     reset(access)?;
-    access.write(STATUS, ACKNOWLEDGE);
-    access.write(STATUS, ACKNOWLEDGE | DRIVER);
+    for status in ANNOUNCED {
+        access.write(STATUS, status);
+    }
     let half = |number| {
         access.write(DEVICE_FEATURES_SEL, number);
         u64::from(access.read(DEVICE_FEATURES))

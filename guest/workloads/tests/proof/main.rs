@@ -22,13 +22,14 @@ fn every_operation_is_run_and_succeeds() {
 }
 
 /// Defects with an operation that detects each.
-const DETECTED: [(Defect, &str); 76] = [
+const DETECTED: [(Defect, &str); 77] = [
     (Defect::ForgetScratch, "exits/port-out"),
     (Defect::ForgetScratch, "exits/port-in"),
     (Defect::WrongMagic, "exits/mmio-read"),
     (Defect::IgnoreMmio, "exits/mmio-write"),
     (Defect::ChangePci, "exits/mmio-read"),
     (Defect::IgnorePci, "exits/mmio-write"),
+    (Defect::StopDevice, "exits/doorbell"),
     (Defect::AcceptHypercall, "exits/hypercall"),
     (Defect::LoseInterrupt, "exits/self-ipi"),
     (Defect::ForgetScratch, "exits/port-emulated"),
@@ -112,6 +113,29 @@ fn every_defect_is_detected() {
 fn registers_on_pci_are_measured() {
     Fake::assert_result(Defect::OnPci, "exits/mmio-read", "End");
     Fake::assert_result(Defect::OnPci, "exits/mmio-write", "End");
+}
+
+/// By 32 bits on virtio-mmio, by 16 on PCI.
+#[test]
+fn notifications_ring_the_doorbell() {
+    for defect in [Defect::None, Defect::OnPci] {
+        let mut fake = Fake::new(defect);
+        fake.measure("exits/doorbell");
+        let samples = fake.records.iter().filter_map(|record| {
+            let count = record
+                .split("op: Doorbell")
+                .nth(1)?
+                .split("count: ")
+                .nth(1)?;
+            count.trim_end_matches([' ', '}']).parse::<u64>().ok()
+        });
+        let measured: u64 = samples.sum();
+        assert!(
+            measured > 0 && fake.rings >= measured,
+            "{:#?}",
+            fake.records
+        );
+    }
 }
 
 #[test]

@@ -132,8 +132,8 @@ fn stop(address: u64, beside: u64) -> u64 {
 }
 
 /// Returns code whose batches are not traced, because breakpoints are few. `stream` and `memory` have no instruction
-/// profile, a Linux program does not own the machine, this one has one CPU and no virtio devices on PCI, and processes,
-/// memory hotplug, disks and networks are profiled on the other simulated machine.
+/// profile, a Linux program does not own the machine, this one has one CPU and no virtio devices but at the usual transport,
+/// and processes, memory hotplug, disks and networks are profiled on the other simulated machine.
 fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range<u64>> {
     const BANDWIDTH: &str = "6stream";
     const LOADS: &str = "6memory";
@@ -142,7 +142,8 @@ fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range
     const PROCESSES: &str = "9processes";
     const NETWORK: &str = "18trapline_workloads3net";
     const FILES: &str = "18trapline_workloads5files";
-    const PCI: &str = "_on_pci";
+    const DEVICE: &str = "_of_device";
+    const DOORBELL: &str = "8doorbell";
     const PAIR: &str = "18trapline_workloads3ipc";
     const ALL_CPUS: &str = "18trapline_workloads3smp";
     const CALLOC: &str = "18trapline_workloads6calloc";
@@ -150,12 +151,12 @@ fn unexplained(file: &ElfBytes<'_, LittleEndian>, segment: Segment) -> Vec<Range
     const DISK: &str = "14trapline_agent5block";
     let never: &[&str] = match segment {
         Segment::Image => &[
-            BANDWIDTH, LOADS, HOTPLUG, PROCESSES, NETWORK, DRIVER, FILES, PAIR, ALL_CPUS, PCI,
-            CALLOC,
+            BANDWIDTH, LOADS, HOTPLUG, PROCESSES, NETWORK, DRIVER, FILES, PAIR, ALL_CPUS, DEVICE,
+            DOORBELL, CALLOC,
         ],
         Segment::Program => &[
             BANDWIDTH, LOADS, HOTPLUG, MACHINE, PROCESSES, NETWORK, DISK, FILES, PAIR, ALL_CPUS,
-            CALLOC,
+            DOORBELL, CALLOC,
         ],
     };
     let Ok(Some((symbols, names))) = file.symbol_table() else {

@@ -3,14 +3,13 @@
 use super::api::Api;
 use super::Common;
 use crate::sandbox::Role;
-use crate::virtio::Slot;
-use crate::{threads, Failure};
+use crate::{entropy, threads, Failure};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::Arc;
-use trapline_monitor::virtio::{Console, Entropy};
+use trapline_monitor::virtio::Console;
 use trapline_monitor::Devices;
 
 /// Bytes of input read at once.
@@ -81,7 +80,7 @@ impl<'a> Control<'a> {
             self.common.slots.console.take_notification();
             more = self.serve_console();
             if self.common.slots.entropy.take_notification() || more {
-                more |= serve_entropy(&self.common.slots.entropy);
+                more |= entropy::fill_buffers(&self.common.slots.entropy);
             }
         }
     }
@@ -135,21 +134,6 @@ impl<'a> Control<'a> {
             Ok(said.and(heard))
         })
     }
-}
-
-fn serve_entropy(slot: &Slot<Entropy>) -> bool {
-    slot.serve(|_, rings, memory| {
-        Entropy::serve(rings, memory, &mut |bytes| {
-            fill(bytes);
-            slot.counters.request(bytes.len(), 0);
-        })
-    })
-}
-
-/// Fills `bytes` with random numbers. Such short requests do not block.
-fn fill(bytes: &mut [u8]) {
-    // SAFETY: the slice has the length that is passed.
-    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
 }
 
 fn is_passing(kind: ErrorKind) -> bool {

@@ -171,6 +171,11 @@ const LOCAL_INTERRUPT: [libc::c_long; 2] = [libc::SYS_ioctl, libc::SYS_tgkill];
 pub const IMAGE_DISK_RING: [libc::c_long; 9] = union(&DISK_RING, &LOCAL_INTERRUPT);
 pub const IMAGE_DISK_POOL: [libc::c_long; 10] = union(&DISK_POOL, &LOCAL_INTERRUPT);
 
+/// Calls of the entropy device.
+const RANDOM: [libc::c_long; 1] = [libc::SYS_getrandom];
+
+pub const IMAGE_ENTROPY: [libc::c_long; 11] = union(&IMAGE_DISK_POOL, &RANDOM);
+
 pub const DISK_WORKER: [libc::c_long; 10] = [
     libc::SYS_write, // the disk's doorbell, messages
     libc::SYS_brk,

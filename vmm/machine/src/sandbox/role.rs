@@ -29,6 +29,8 @@ pub enum Role {
     ImageDiskRing,
     /// The disk of an image, whose workers make the system calls.
     ImageDiskPool,
+    /// The entropy device of an image.
+    ImageEntropy,
     /// Worker of a disk.
     DiskWorker,
     /// A network card.

@@ -50,7 +50,7 @@ fn fitting(number: u32) -> [u32; 6] {
 
 #[test]
 fn filters_allow_exactly_their_list() {
-    let lists: [(Role, &[libc::c_long]); 21] = [
+    let lists: [(Role, &[libc::c_long]); 22] = [
         (Role::Vcpu, &VCPU),
         (Role::VcpuWithTimer, &VCPU_WITH_TIMER),
         (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
@@ -64,6 +64,7 @@ fn filters_allow_exactly_their_list() {
         (Role::DiskPool, &DISK_POOL),
         (Role::ImageDiskRing, &IMAGE_DISK_RING),
         (Role::ImageDiskPool, &IMAGE_DISK_POOL),
+        (Role::ImageEntropy, &IMAGE_ENTROPY),
         (Role::DiskWorker, &DISK_WORKER),
         (Role::Net, &NET),
         (Role::ImageNet, &IMAGE_NET),

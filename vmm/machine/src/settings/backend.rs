@@ -38,6 +38,7 @@ impl VmConfig {
             (self.ticker, "--ticker"),
             (!self.disks.is_empty(), "--disk"),
             (!self.net.is_empty(), "--net"),
+            (self.entropy, "--entropy"),
             (self.populate.is_some(), "--populate"),
             (self.serial == SerialMode::Buffered, "--serial buffered"),
         ];
@@ -59,6 +60,7 @@ impl VmConfig {
             (self.halt_in_guest, "--halt-in-guest"),
             (self.cpus > 1, "--cpus"),
             (!self.disks.is_empty(), "--disk"),
+            (self.entropy, "--entropy"),
             (
                 self.net.iter().any(Spec::is_external),
                 "--net with vhost-user or vhost=on",

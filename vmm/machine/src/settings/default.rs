@@ -30,6 +30,7 @@ impl Default for VmConfig {
             events: None,
             serial: SerialMode::default(),
             ticker: false,
+            entropy: false,
             halt_in_guest: false,
             paravirtual_eoi: true,
             seconds: None,

@@ -36,6 +36,7 @@ fn every_option_has_its_effect() {
         "7",
         "--serial=buffered",
         "--ticker",
+        "--entropy",
         "--halt-in-guest",
         "--seconds=90",
         "--user=7:8",
@@ -64,6 +65,7 @@ fn every_option_has_its_effect() {
         events: Some(7),
         serial: SerialMode::Buffered,
         ticker: true,
+        entropy: true,
         halt_in_guest: true,
         paravirtual_eoi: true,
         seconds: Some(90),
@@ -88,6 +90,7 @@ fn every_option_has_its_effect() {
     assert_eq!(connected.vsock.map(|spec| spec.cid), Some(9));
     let plain = run(&["--image", "k"]);
     assert!(!plain.halt_in_guest);
+    assert!(!plain.has_devices() && run(&["--image=k", "--entropy"]).has_devices());
     assert!(plain.sandbox && !plain.ticker && plain.memory == 64 << 20 && plain.ring.is_none());
     assert!(plain.pages.is_none() && plain.prefault.is_none() && plain.populate.is_none());
     assert_eq!(plain.role(), Role::Vcpu);

@@ -35,8 +35,8 @@ impl Entropy {
         let [ring] = rings else {
             return Err(DriverError::Ring);
         };
-        let mut bytes = [0; MAX];
         ring.serve_all(memory, |chain| {
+            let mut bytes = [0; MAX];
             let bytes = &mut bytes[..chain.writable_length().min(MAX)];
             source(bytes);
             chain.write(memory, 0, bytes)?;

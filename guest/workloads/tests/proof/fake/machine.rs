@@ -3,7 +3,10 @@
 use super::{Defect, Fake};
 use trapline_abi::platform::{FLOATING_BUS, LOCAL_APIC, SERIAL_SCRATCH, VIRTIO_MAGIC};
 use trapline_abi::Op;
-use trapline_workloads::{Machine, PciRegisters, Reason};
+use trapline_workloads::{DeviceRegisters, Doorbell, Machine, Reason};
+
+/// Address of the register of notifications.
+const DOORBELL: u64 = 0xc000_3000;
 
 impl Machine for Fake {
     fn supports(&self, op: Op) -> Result<(), Reason> {
@@ -28,9 +31,9 @@ impl Machine for Fake {
             _ => self.scratch,
         }
     }
-    fn pci_registers(&mut self) -> Option<PciRegisters> {
+    fn device_registers(&mut self) -> Option<DeviceRegisters> {
         let has_pci = [Defect::OnPci, Defect::IgnorePci, Defect::ChangePci].contains(&self.defect);
-        has_pci.then_some(PciRegisters {
+        has_pci.then_some(DeviceRegisters {
             selector: 0xc000_1000,
             features: 0xc000_1004,
         })
@@ -46,7 +49,27 @@ impl Machine for Fake {
             _ => self.selector,
         }
     }
-    fn mmio_write(&mut self, _: u64, value: u32) {
+    fn doorbell(&mut self) -> Doorbell {
+        Doorbell {
+            address: DOORBELL,
+            is_narrow: self.defect == Defect::OnPci,
+        }
+    }
+    fn mmio_write16(&mut self, address: u64, value: u16) {
+        assert_eq!((address, value), (DOORBELL, 0));
+        self.rings += 1;
+    }
+    fn check_doorbell(&mut self) -> Result<(), Reason> {
+        match self.defect {
+            Defect::StopDevice => Err("the device stopped"),
+            _ => Ok(()),
+        }
+    }
+    fn mmio_write(&mut self, address: u64, value: u32) {
+        if address == DOORBELL {
+            self.rings += 1;
+            return;
+        }
         if ![Defect::IgnoreMmio, Defect::IgnorePci].contains(&self.defect) {
             self.selector = value;
         }
