@@ -110,7 +110,7 @@ impl Config for Fake {
 }
 
 const ADDRESS: u64 = 0xfe00_0000;
-/// As Firecracker assigns it.
+/// Address that Firecracker assigns.
 const HIGH: u64 = 256 << 30;
 
 #[test]
