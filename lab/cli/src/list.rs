@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::terminal;
 use serde::Serialize;
 use trapline_abi::{Direction, Op, Unit, Workload};
-use trapline_model::request;
+use trapline_model::{names, request};
 use trapline_runner::{EnvironmentEntry, Inventory};
 
 #[derive(Serialize)]
@@ -91,7 +91,7 @@ fn workload_row(workload: Workload) -> WorkloadRow {
     WorkloadRow {
         name: workload.name(),
         question: workload.question(),
-        by_default: workload.operations().all(|op| usual & op.bit() != 0),
+        by_default: names::selected_by(workload) & !usual == 0,
         operations: workload.operations().map(operation_row).collect(),
     }
 }

@@ -19,9 +19,10 @@ use trapline_store::Run;
 /// A part is missing, the plan is invalid, the store cannot be written, or output cannot.
 pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     let options = &args.run_options;
+    // A plan may define VMMs, whose environments are then in the inventory.
+    let study = args.plan.as_deref().map(plan::read).transpose()?;
     let inventory = options.environment_options.inventory_of(args.overrides())?;
-    if let Some(file) = &args.plan {
-        let study = plan::read(file)?;
+    if let Some(study) = study {
         let session = Session::open(options, inventory.with_overrides(&study.configs)?)?;
         return run_plan(args, &study, &session);
     }

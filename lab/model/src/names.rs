@@ -71,14 +71,23 @@ pub fn environment(name: &str) -> Result<EnvironmentId, UnknownName> {
     EnvironmentId::from_name(name).ok_or_else(|| unknown("environment", name, known()))
 }
 
+/// Returns the operations that the name of a workload selects: all but those that need a run of their own, which only
+/// their own names select.
+pub fn selected_by(workload: Workload) -> OpSet {
+    workload.set() & !Op::Doorbell.bit()
+}
+
 /// Returns the set of [`Op::bit`] of a list like `basic,exits/port-out`.
 ///
 /// # Errors
 /// A name is neither a workload nor `workload/operation`.
 pub fn operations(list: &str) -> Result<OpSet, UnknownName> {
     split(list).try_fold(0, |set, name| {
-        let selected = job::operations_named(name).ok_or_else(|| unknown_operation(name))?;
-        Ok(set | selected)
+        let selected = match Workload::from_name(name) {
+            Some(workload) => Some(selected_by(workload)),
+            None => job::operations_named(name),
+        };
+        Ok(set | selected.ok_or_else(|| unknown_operation(name))?)
     })
 }
 
@@ -100,15 +109,14 @@ pub fn path(op: Op) -> String {
 pub fn describe(set: OpSet) -> String {
     let mut names = Vec::new();
     for workload in Workload::ALL {
-        let chosen: Vec<Op> = workload
-            .operations()
-            .filter(|op| set & op.bit() != 0)
-            .collect();
-        if chosen.len() == workload.operations().count() {
+        let whole = selected_by(workload);
+        let mut others = set & workload.set();
+        if others & whole == whole {
             names.push(workload.name().to_owned());
-        } else {
-            names.extend(chosen.into_iter().map(path));
+            others &= !whole;
         }
+        let others = workload.operations().filter(|op| others & op.bit() != 0);
+        names.extend(others.map(path));
     }
     names.join(",")
 }
@@ -195,6 +203,9 @@ mod tests {
         assert_eq!(environments("sim/linux, kvm,kvm"), Ok(both));
         let chosen = operations("exits/port-out,boot").unwrap();
         assert_eq!(describe(chosen), "exits/port-out,boot");
+        assert_eq!(operations("exits").unwrap() & Op::Doorbell.bit(), 0);
+        let both = operations("exits,exits/doorbell").unwrap();
+        assert_eq!(describe(both), "exits,exits/doorbell");
         assert_eq!(
             describe(known_operations()),
             "basic,system,stream,memory,exits,boot,irq,populate,block,files,net,ipc,smp"

@@ -3,6 +3,7 @@
 use crate::block;
 use crate::config::Config;
 use crate::irq;
+use crate::names;
 use crate::overrides::Overrides;
 use crate::populate;
 use crate::preset::Preset;
@@ -67,7 +68,7 @@ impl Request {
 
 /// Returns the operations measured by default: all but those of memory, which has many, of net, which need a tap,
 /// of files, which need a disk, of ipc and smp, which need a second CPU, and of irq, populate and block, which have a command of
-/// their own.
+/// their own. Of each workload they are those that its name selects.
 pub fn usual_operations() -> OpSet {
     let separate = Workload::Memory.set()
         | irq::operations()
@@ -76,7 +77,8 @@ pub fn usual_operations() -> OpSet {
         | Workload::Files.set()
         | Workload::Net.set()
         | Need::SecondCpu.operations();
-    known_operations() & !separate
+    let selected = Workload::ALL.into_iter().map(names::selected_by);
+    selected.fold(0, |all, set| all | set) & !separate
 }
 
 /// Returns the set of all operations.
