@@ -299,6 +299,8 @@ pub enum HugePages {
     Always,
 }
 
+named!(HugePages { Never "never", Madvise "madvise", Always "always" });
+
 /// Control group of programs on a simulated machine (Linux, Documentation/admin-guide/cgroup-v2.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ControlGroup {
@@ -310,8 +312,6 @@ pub enum ControlGroup {
 }
 
 named!(ControlGroup { Root "root", Own "own" });
-
-named!(HugePages { Never "never", Madvise "madvise", Always "always" });
 
 /// Population of a virtual machine's memory: `--prefault`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
