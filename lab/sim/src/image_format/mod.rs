@@ -54,16 +54,11 @@ pub fn converted(
     format: ImageFormat,
     memory_mib: u32,
 ) -> Result<Option<Vec<u8>>, Error> {
-    if format == ImageFormat::Pvh {
-        return Ok(None);
-    }
-    let elf = std::fs::read(path).map_err(Error::file(path))?;
-    let image = Image::parse(&elf).map_err(not_converted(path))?;
     Ok(Some(match format {
         ImageFormat::Pvh => return Ok(None),
-        ImageFormat::Bzimage => bzimage::file(&image),
-        ImageFormat::Multiboot => multiboot::file(&image),
-        ImageFormat::Raw => raw::file(&image, memory_mib),
+        ImageFormat::Bzimage => bzimage::file(&Image::read(path)?),
+        ImageFormat::Multiboot => multiboot::file(&Image::read(path)?),
+        ImageFormat::Raw => raw::file(&Image::read(path)?, memory_mib),
     }))
 }
 
@@ -77,6 +72,11 @@ pub fn not_converted(path: &Path) -> impl FnOnce(InvalidImage) -> Error {
 }
 
 impl Image {
+    fn read(path: &Path) -> Result<Self, Error> {
+        let elf = std::fs::read(path).map_err(Error::file(path))?;
+        Self::parse(&elf).map_err(not_converted(path))
+    }
+
     fn parse(elf: &[u8]) -> Result<Self, InvalidImage> {
         let not_elf = |error: elf::ParseError| InvalidImage::NotElf(error.to_string());
         let file = ElfBytes::<LittleEndian>::minimal_parse(elf).map_err(not_elf)?;
