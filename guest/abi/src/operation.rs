@@ -389,6 +389,8 @@ operations! {
         "one post of a semaphore to another CPU that waits for it, until its answer by another semaphore";
     SmpPairs = 126, Smp, "pairs", Batch, SecondCpu,
         "one item as of ipc/item-work, from half of the CPUs to the other half, each pair with a buffer of its own";
+    SmpThreads = 15, Smp, "threads", Batch, SecondCpu,
+        "one item as of ipc/item-work, with two threads on each CPU: one produces for the next CPU, one consumes of the previous";
     SmpShared = 127, Smp, "shared", Batch, SecondCpu,
         "one item as of ipc/item-work, from half of the CPUs to the other half, through one buffer with a lock";
     SmpTriad = 20, Smp, "triad", Bytes(24), SecondCpu,

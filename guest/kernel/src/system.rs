@@ -341,7 +341,7 @@ impl System for Kernel {
     fn cpus(&mut self, job: &Job) -> Result<&'static dyn Cpus, Reason> {
         let apic = self.apic()?;
         smp::start_all(apic, job.cpus)?;
-        smp::cpus(apic, job.cpus, job.wake)
+        smp::cpus(apic, job.wake)
     }
 
     fn run_in_process(&mut self, job: &Job) -> bool {

@@ -11,7 +11,7 @@ use core::ptr;
 use trapline_workloads::{Block, Reason};
 
 /// Size of a stack, in bytes.
-const STACK: usize = 16 * 1024;
+pub const STACK: usize = 16 * 1024;
 
 /// Process number of all threads of the image.
 const PROCESS: u32 = 1;
@@ -77,7 +77,7 @@ pub fn yield_now() {
 /// # Safety
 /// `from` belongs to the running thread, and `to` was saved here by another thread.
 #[unsafe(naked)]
-unsafe extern "C" fn switch(from: *mut *mut u64, to: *mut u64) {
+pub unsafe extern "C" fn switch(from: *mut *mut u64, to: *mut u64) {
     naked_asm!(
         "push rbx",
         "push rbp",
@@ -95,6 +95,22 @@ unsafe extern "C" fn switch(from: *mut *mut u64, to: *mut u64) {
         "pop rbx",
         "ret",
     )
+}
+
+/// Writes the context of a thread that calls `entry`, with `argument` in `rbx`, below the end of its stack. Returns its stack
+/// pointer.
+///
+/// # Safety
+/// `end` is aligned to 16 bytes, and eight words below it are writable and exclusive.
+pub unsafe fn prepare(end: *mut u64, entry: unsafe extern "C" fn(), argument: u64) -> *mut u64 {
+    // SAFETY: by contract. The last word stands for a return address, so that the stack is aligned as after a call.
+    unsafe {
+        let context = end.sub(8);
+        ptr::write_bytes(context, 0, 8);
+        context.add(5).write(argument);
+        context.add(6).write(entry as *const () as u64);
+        context
+    }
 }
 
 /// Thread that only yields. Its [`Thread`] is at the top of its stack.
@@ -120,9 +136,7 @@ impl Peer {
                 .add(memory.length)
                 .cast::<Thread>()
                 .sub(1);
-            let context = thread.cast::<u64>().sub(8);
-            ptr::write_bytes(context, 0, 8);
-            context.add(6).write(run_peer as *const () as u64);
+            let context = prepare(thread.cast(), run_peer, 0);
             let current = *CURRENT.get();
             thread.write(Thread {
                 stack: context,
@@ -154,7 +168,7 @@ impl Peer {
 }
 
 /// Yields forever.
-extern "C" fn run_peer() -> ! {
+extern "C" fn run_peer() {
     loop {
         // SAFETY: the running thread is the current thread.
         unsafe { (**CURRENT.get()).turns += 1 };

@@ -1,7 +1,7 @@
-//! All CPUs at once: pairs of a producer and a consumer, producers and consumers with one buffer, STREAM's triad, and TLB
-//! shootdowns.
+//! All CPUs at once: pairs of a producer and a consumer, on CPUs of their own or as two threads of each CPU, producers and
+//! consumers with one buffer, STREAM's triad, and TLB shootdowns.
 //!
-//! This CPU starts a batch of each other one and waits for all results. An odd CPU more has nothing to do.
+//! This CPU starts a batch of each other one and waits for all results. An odd CPU more has nothing to do, unless each has two threads.
 
 mod shootdown;
 
@@ -11,15 +11,17 @@ use crate::cpus::{run_beside, several};
 use crate::measure::{ensure, repeat, Bench, Work};
 use crate::semaphore::{Cpu, Semaphore};
 use crate::stream;
-use crate::system::System;
+use crate::system::{Cpus, System};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use trapline_abi::job::MOST_CPUS;
 use trapline_abi::Op;
 
-/// Most CPUs, and most pairs of them.
+/// Most CPUs, and most pairs of threads.
 const MOST: usize = MOST_CPUS as usize;
-const MOST_PAIRS: usize = MOST / 2;
+
+/// Items of a producer in a repetition: with one, both sides would only wait for the begin and the end of the batch.
+const ITEMS: u64 = PLACES as u64;
 
 /// Distance between the numbers of the items of two producers.
 const PRODUCER: u64 = 1 << 40;
@@ -28,6 +30,7 @@ const PRODUCER: u64 = 1 << 40;
 #[inline(never)]
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     measure_pairs(bench);
+    measure_threads(bench);
     measure_shared(bench);
     measure_triad(bench);
     shootdown::measure(bench);
@@ -35,27 +38,58 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
 
 /// CPU `2n` produces for CPU `2n + 1`.
 fn measure_pairs<S: System>(bench: &mut Bench<'_, S>) {
-    let op = Op::SmpPairs;
-    let Some(cpus) = several(bench, op) else {
+    let Some(cpus) = several(bench, Op::SmpPairs) else {
         return;
     };
     let pairs = cpus.count() / 2;
+    let role = |number: u32| match number % 2 {
+        0 => Role::Producer(number / 2),
+        _ => Role::Consumer(number / 2),
+    };
+    measure_channels(bench, Op::SmpPairs, (cpus, pairs), &role);
+}
+
+/// Each CPU has a thread that produces for the next CPU, and one that consumes of the previous one.
+fn measure_threads<S: System>(bench: &mut Bench<'_, S>) {
+    let Some(cpus) = several(bench, Op::SmpThreads) else {
+        return;
+    };
+    let count = cpus.count();
+    let role = |number: u32| match number.checked_sub(count) {
+        None => Role::Producer(number),
+        Some(cpu) => Role::Consumer((cpu + count - 1) % count),
+    };
+    measure_channels(bench, Op::SmpThreads, (cpus, count), &role);
+}
+
+/// Part of a thread in one of several channels.
+enum Role {
+    Producer(u32),
+    Consumer(u32),
+}
+
+/// Items through as many channels at once. This thread is the producer of the first one.
+fn measure_channels<S: System>(
+    bench: &mut Bench<'_, S>,
+    op: Op,
+    (cpus, pairs): (&dyn Cpus, u32),
+    role: &(dyn Fn(u32) -> Role + Sync),
+) {
     let poll = bench.job.wake.poll_ticks();
-    let channels: [_; MOST_PAIRS] = core::array::from_fn(|_| Channel::new(poll));
-    let producers: [_; MOST_PAIRS] = core::array::from_fn(|_| Batches::new(poll));
-    let others = |number: u32, cpu: &dyn Cpu| {
-        let pair = number as usize / 2;
-        let channel = &channels[pair];
-        if number % 2 == 1 {
-            return channel.consume(cpu, TURNS);
+    let channels: [_; MOST] = core::array::from_fn(|_| Channel::new(poll));
+    let producers: [_; MOST] = core::array::from_fn(|_| Batches::new(poll));
+    let others = |number: u32, cpu: &dyn Cpu| match role(number) {
+        Role::Consumer(pair) => channels[pair as usize].consume(cpu, TURNS),
+        Role::Producer(pair) => {
+            let channel = &channels[pair as usize];
+            let mut next = 0;
+            producers[pair as usize].serve(cpu, |items| {
+                let first = next;
+                next += items;
+                channel.produce(cpu, first, items, TURNS)
+            });
+            channel.batches.stop(cpu);
         }
-        let mut next = 0;
-        producers[pair].serve(cpu, |items| {
-            let first = next;
-            next += items;
-            channel.produce(cpu, first, items, TURNS)
-        });
-        channel.batches.stop(cpu);
     };
     let other_pairs = &producers[1..pairs as usize];
     run_beside(bench, op, (cpus, 2 * pairs), &others, &mut |bench, cpu| {
@@ -64,13 +98,14 @@ fn measure_pairs<S: System>(bench: &mut Bench<'_, S>) {
         bench.measure(
             op,
             |_, repetitions| {
-                let first = next.replace(next.get() + repetitions);
-                begin(other_pairs, cpu, repetitions);
-                let result = channels[0].produce(cpu, first, repetitions, TURNS);
+                let items = repetitions * ITEMS;
+                let first = next.replace(next.get() + items);
+                begin(other_pairs, cpu, items);
+                let result = channels[0].produce(cpu, first, items, TURNS);
                 for pair in other_pairs {
                     differences.set(differences.get() | pair.finish(cpu) ^ result);
                 }
-                Work::new(repetitions * u64::from(pairs), result)
+                Work::new(items * u64::from(pairs), result)
             },
             |_, work| {
                 let items = work.count / u64::from(pairs);
@@ -116,12 +151,13 @@ fn measure_shared<S: System>(bench: &mut Bench<'_, S>) {
         bench.measure(
             op,
             |_, repetitions| {
-                let first = next.replace(next.get() + repetitions);
-                begin(other_parts, cpu, repetitions);
-                shared.produce(cpu, first, repetitions);
+                let items = repetitions * ITEMS;
+                let first = next.replace(next.get() + items);
+                begin(other_parts, cpu, items);
+                shared.produce(cpu, first, items);
                 let results = other_parts.iter().map(|part| part.finish(cpu));
                 let sum = results.fold(0, u64::wrapping_add);
-                Work::new(repetitions * pairs, sum)
+                Work::new(items * pairs, sum)
             },
             |_, work| {
                 let items = work.count / pairs;
@@ -252,7 +288,7 @@ mod tests {
     use crate::semaphore::testing::Yielding;
     use std::thread;
 
-    const ITEMS: u64 = 50;
+    const COUNT: u64 = 50;
 
     /// Returns the sum of two consumers of two producers. `damage` changes the buffer before the consumers start.
     fn consumed_of_two(damage: impl FnOnce(&Shared)) -> u64 {
@@ -260,10 +296,10 @@ mod tests {
         shared.produce(&Yielding, 0, PLACES as u64);
         damage(&shared);
         thread::scope(|scope| {
-            let consume = || scope.spawn(|| shared.consume(&Yielding, ITEMS));
+            let consume = || scope.spawn(|| shared.consume(&Yielding, COUNT));
             let consumers = [consume(), consume()];
-            scope.spawn(|| shared.produce(&Yielding, PRODUCER, ITEMS));
-            shared.produce(&Yielding, PLACES as u64, ITEMS - PLACES as u64);
+            scope.spawn(|| shared.produce(&Yielding, PRODUCER, COUNT));
+            shared.produce(&Yielding, PLACES as u64, COUNT - PLACES as u64);
             let sums = consumers.map(|it| it.join().unwrap_or_default());
             sums[0].wrapping_add(sums[1])
         })
@@ -271,7 +307,7 @@ mod tests {
 
     #[test]
     fn all_items_of_all_producers_arrive_once() {
-        let expected = sum(0, ITEMS).wrapping_add(sum(PRODUCER, ITEMS));
+        let expected = sum(0, COUNT).wrapping_add(sum(PRODUCER, COUNT));
         assert_eq!(consumed_of_two(|_| ()), expected);
         let repeat_first = |shared: &Shared| {
             let first = shared.buffer.items[0].load(Relaxed);

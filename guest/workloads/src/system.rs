@@ -263,8 +263,8 @@ pub trait Cpus {
     /// Returns their number, at most [`trapline_abi::job::MOST_CPUS`].
     fn count(&self) -> u32;
 
-    /// Runs `others` on `count - 1` other CPUs, with their number from 1, while `first` runs on this one. Returns when all have
-    /// returned. Threads share CPUs if there are fewer than `count`.
+    /// Runs `others` in `count - 1` other threads, with their number from 1, while `first` runs in this one, whose number is 0.
+    /// Returns when all have returned. Thread `n` runs on CPU `n`, counted from 0 again after the last one; at most two share a CPU.
     ///
     /// # Errors
     /// The other CPUs cannot run; neither was called.

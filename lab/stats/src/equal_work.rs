@@ -134,7 +134,9 @@ fn other_mechanism(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> 
         op if op.workload() == Workload::System => {
             "processes of the image's own kernel, which has less to do than Linux"
         }
-        op if op.workload() == Workload::Ipc || matches!(op, Op::SmpPairs | Op::SmpShared) => {
+        op if op.workload() == Workload::Ipc
+            || matches!(op, Op::SmpPairs | Op::SmpThreads | Op::SmpShared) =>
+        {
             "CPUs wait by hlt and an interrupt in the image, threads by a futex in Linux"
         }
         Op::SmpShootdown => {

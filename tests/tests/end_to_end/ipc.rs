@@ -1,5 +1,5 @@
-//! Workload `ipc`: semaphores between two CPUs of the image and of Linux, machines without a second CPU, and TLB shootdowns of
-//! workload `smp`.
+//! Workload `ipc`: semaphores between two CPUs of the image and of Linux, machines without a second CPU, and run queues and
+//! TLB shootdowns of workload `smp`.
 
 use serde_json::Value;
 use trapline_tests::measurements::{cell, facts, fastest};
@@ -139,6 +139,49 @@ fn a_shootdown_is_exact_and_costs_more_with_more_cpus() {
     assert!(
         figures.is_sorted_by(|fewer, more| fewer < more),
         "{figures:?}"
+    );
+}
+
+/// The producer and the consumer of a CPU take turns, and it halts only when both are blocked.
+#[test]
+fn two_threads_of_a_cpu_are_exact_and_wake_others_as_rarely_as_one() {
+    if !has_qemu("run queues on the instruction clock") {
+        return;
+    }
+    let place = Place::new();
+    for cpus in ["2", "3", "8"] {
+        let json = place.measure(&[
+            "--env",
+            "sim",
+            "--workload",
+            "smp/pairs,smp/threads",
+            "--cpus",
+            cpus,
+        ]);
+        let [pairs, threads] = ["pairs", "threads"].map(|operation| {
+            let measured = cell(&json, "sim", operation);
+            assert_eq!(measured["boots"], 2, "{measured:#}");
+            let wakes = &facts(&json, "sim")[format!("wakes-smp-{operation}")];
+            let words: Vec<_> = wakes.as_str().expect("fact").split(' ').collect();
+            let [wakes, operations] = [words[0], words[2]].map(|it| it.parse::<f64>().unwrap());
+            wakes / operations
+        });
+        assert!(threads < pairs, "{cpus} CPUs: {threads} {pairs}");
+    }
+    let mwait = place.measure(&[
+        "--env",
+        "sim",
+        "--workload",
+        "smp/threads",
+        "--cpus",
+        "2",
+        "--wake",
+        "mwait",
+    ]);
+    let skip = &cell(&mwait, "sim", "threads")["skip"];
+    assert!(
+        skip.as_str().is_some_and(|reason| reason.contains("mwait")),
+        "{skip}"
     );
 }
 

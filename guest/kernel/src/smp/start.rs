@@ -1,7 +1,7 @@
 //! Start of secondary CPUs by INIT and startup IPIs (Intel SDM volume 3, 9.4.4).
 
 use super::area::Area;
-use super::group;
+use super::{group, run_queue};
 use crate::cpu::{control, pause, ring};
 use crate::interrupts::{self, send_init, send_startup, Apic};
 use crate::memory;
@@ -71,6 +71,7 @@ pub fn start_all(_apic: &Apic, cpus: u32) -> Result<(), Reason> {
         return Err("the image has one CPU: choose --cpus 2");
     }
     copy_trampoline()?;
+    run_queue::COUNT.store(cpus, SeqCst);
     while RUNNING.load(SeqCst) < cpus - 1 {
         let number = RUNNING.load(SeqCst) + 1;
         start(number)?;

@@ -164,7 +164,13 @@ fn unsupported_operations_are_skipped_with_the_reason_of_the_system() {
     Fake::assert_result(Defect::NoSecondCpu, "ipc/item", "Skip");
     Fake::assert_result(Defect::NoThread, "ipc/wake", "Skip");
     Fake::assert_result(Defect::NoMemory, "smp/shootdown", "Skip");
-    for op in ["smp/pairs", "smp/shared", "smp/triad", "smp/shootdown"] {
+    for op in [
+        "smp/pairs",
+        "smp/threads",
+        "smp/shared",
+        "smp/triad",
+        "smp/shootdown",
+    ] {
         Fake::assert_result(Defect::NoSecondCpu, op, "Skip");
         Fake::assert_result(Defect::NoThread, op, "Skip");
     }
