@@ -199,7 +199,7 @@ extern "C" fn run_second(number: u32) -> ! {
     let first = Thread(thread.cpu());
     let ended = &ENDED[first.0 as usize];
     ended.post(&thread);
-    // Nobody wakes a thread here, where no thread waits.
+    // No post wakes a thread here, where no thread waits.
     BLOCKED_AT[number as usize].store(NonNull::dangling().as_ptr(), SeqCst);
     loop {
         thread.switch_to(first);
