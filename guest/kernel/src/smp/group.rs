@@ -2,7 +2,8 @@
 
 use super::page;
 use super::run_queue::{
-    join_second, run_task, set_task, start_second, Thread, ACTIVE, COUNT, USES_MWAIT, WAKES,
+    allocate_stack, join_second, run_task, set_task, start_second, Thread, ACTIVE, COUNT,
+    USES_MWAIT, WAKES,
 };
 use crate::interrupts::Apic;
 use core::arch::x86_64::__cpuid;
@@ -51,15 +52,15 @@ impl Cpus for Running {
         if count > cpus && USES_MWAIT.load(SeqCst) {
             return Err("mwait waits for a write to one word, not for those of two threads");
         }
+        let active = count.min(cpus);
+        let seconds = 0..count - active;
+        seconds.clone().try_for_each(allocate_stack)?;
         // SAFETY: the threads of the last task have ended, and those of this one have before this function returns.
         unsafe { set_task(others) };
-        ACTIVE.store(count.min(cpus), SeqCst);
-        for cpu in 0..count.saturating_sub(cpus) {
-            start_second(cpu)?;
-        }
-        ACTIVE.store(count, SeqCst);
-        let boot_thread = Thread(0);
-        let started = &STARTED[1..count.min(cpus) as usize];
+        ACTIVE.store(active, SeqCst);
+        seconds.for_each(start_second);
+        let boot_thread = Thread::first(0);
+        let started = &STARTED[1..active as usize];
         started.iter().for_each(|it| it.post(&boot_thread));
         first(&boot_thread);
         join_second(&boot_thread);
@@ -77,14 +78,14 @@ impl Cpus for Running {
 
     fn remap(&self, value: u64) -> Result<(), Reason> {
         page::word()?;
-        page::remap(value, 1..ACTIVE.load(SeqCst).min(COUNT.load(SeqCst)));
+        page::remap(value, 1..ACTIVE.load(SeqCst));
         Ok(())
     }
 }
 
 /// Runs the tasks of a secondary CPU.
 pub fn serve(number: u32) -> ! {
-    let first = Thread(number);
+    let first = Thread::first(number);
     loop {
         STARTED[number as usize].wait(&first, 0);
         run_task(&first);

@@ -10,13 +10,13 @@ use crate::threads;
 use core::arch::{asm, naked_asm};
 use core::mem;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::SeqCst};
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{Release, SeqCst},
+};
 use trapline_abi::job::MOST_CPUS;
 use trapline_workloads::semaphore::{Cpu, Semaphore};
 use trapline_workloads::Reason;
-
-const CPUS: usize = MOST_CPUS as usize;
-const THREADS: usize = 2 * CPUS;
 
 /// Function that threads run, with their number.
 type Task<'a> = dyn Fn(u32, &dyn Cpu) + Sync + 'a;
@@ -29,31 +29,50 @@ pub static USES_MWAIT: AtomicBool = AtomicBool::new(false);
 /// Number of CPUs, the boot CPU included. Set before a secondary CPU starts.
 pub static COUNT: AtomicU32 = AtomicU32::new(1);
 
-/// Number of threads that run the task.
+/// Number of CPUs whose threads run the task.
 pub static ACTIVE: AtomicU32 = AtomicU32::new(1);
 
 /// Interrupts that were sent to halted CPUs.
 pub static WAKES: AtomicU64 = AtomicU64::new(0);
 
-/// Words at which threads are blocked; null if they are runnable.
-static BLOCKED_AT: [AtomicPtr<AtomicU32>; THREADS] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; THREADS];
+/// Word at which a thread is blocked that does not exist: no post wakes it.
+const NEVER: *mut AtomicU32 = NonNull::dangling().as_ptr();
 
-/// CPUs that are halted, or are about to halt.
-static IS_HALTED: [AtomicBool; CPUS] = [const { AtomicBool::new(false) }; CPUS];
+/// Threads of a CPU, the first and the second one.
+#[repr(align(128))]
+struct RunQueue {
+    /// Words at which they are blocked; null if they are runnable.
+    blocked_at: [AtomicPtr<AtomicU32>; 2],
+    /// The CPU is halted, or is about to halt.
+    is_halted: AtomicBool,
+    /// Stack pointers, while they do not run.
+    suspended: [AtomicPtr<u64>; 2],
+    /// Stack of the second one, which is never released.
+    stack: AtomicPtr<u8>,
+    /// There is a second one.
+    has_second: AtomicBool,
+    /// Posted by the second one at its end.
+    ended: Semaphore,
+}
 
-/// Stack pointers of threads that do not run.
-static SUSPENDED: [AtomicPtr<u64>; THREADS] = [const { AtomicPtr::new(ptr::null_mut()) }; THREADS];
+static QUEUES: [RunQueue; MOST_CPUS as usize] = [const {
+    RunQueue {
+        blocked_at: [AtomicPtr::new(ptr::null_mut()), AtomicPtr::new(NEVER)],
+        is_halted: AtomicBool::new(false),
+        suspended: [const { AtomicPtr::new(ptr::null_mut()) }; 2],
+        stack: AtomicPtr::new(ptr::null_mut()),
+        has_second: AtomicBool::new(false),
+        ended: Semaphore::new(0),
+    }
+}; MOST_CPUS as usize];
 
-/// Stacks of the second threads, which are never released.
-static STACKS: [AtomicPtr<u8>; CPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; CPUS];
-
-/// Posted by the second thread of a CPU at its end.
-static ENDED: [Semaphore; CPUS] = [const { Semaphore::new(0) }; CPUS];
-
-/// Thread with this number. Number `n` is the first thread of CPU `n`, and `COUNT + n` the second one.
+/// Thread of a CPU.
 #[derive(Clone, Copy)]
-pub struct Thread(pub u32);
+pub struct Thread {
+    cpu: u32,
+    queue: &'static RunQueue,
+    is_second: bool,
+}
 
 impl Cpu for Thread {
     /// Runs the other thread of this CPU until a wake-up, or halts.
@@ -61,15 +80,15 @@ impl Cpu for Thread {
         if USES_MWAIT.load(SeqCst) {
             return wait_for_write(word, seen);
         }
-        let blocked_at = &BLOCKED_AT[self.0 as usize];
+        let blocked_at = self.blocked_at();
         blocked_at.store(ptr::from_ref(word).cast_mut(), SeqCst);
         if word.load(SeqCst) != seen {
             return blocked_at.store(ptr::null_mut(), SeqCst);
         }
         while !self.is_runnable() {
-            match self.other() {
-                Some(other) if other.is_runnable() => self.switch_to(other),
-                other => self.halt(other),
+            match self.other().is_runnable() {
+                true => self.switch_to_other(),
+                false => self.halt(),
             }
         }
     }
@@ -77,62 +96,75 @@ impl Cpu for Thread {
     /// Makes one thread runnable. Sends an interrupt if its CPU is halted, one per halt.
     fn wake(&self, word: &AtomicU32) {
         let word = ptr::from_ref(word).cast_mut();
-        for (number, blocked_at) in (0..ACTIVE.load(SeqCst)).zip(&BLOCKED_AT) {
-            let is_woken = blocked_at.load(SeqCst) == word
-                && blocked_at
-                    .compare_exchange(word, ptr::null_mut(), SeqCst, SeqCst)
-                    .is_ok();
-            if is_woken {
-                let cpu = Thread(number).cpu();
-                if IS_HALTED[cpu as usize].swap(false, SeqCst) {
-                    WAKES.fetch_add(1, SeqCst);
-                    send_wake(cpu);
+        for (cpu, queue) in (0..ACTIVE.load(SeqCst)).zip(&QUEUES) {
+            for blocked_at in &queue.blocked_at {
+                let is_woken = blocked_at.load(SeqCst) == word
+                    && blocked_at
+                        .compare_exchange(word, ptr::null_mut(), SeqCst, SeqCst)
+                        .is_ok();
+                if is_woken {
+                    if queue.is_halted.swap(false, SeqCst) {
+                        WAKES.fetch_add(1, SeqCst);
+                        send_wake(cpu);
+                    }
+                    return;
                 }
-                return;
             }
         }
     }
 }
 
 impl Thread {
-    fn cpu(self) -> u32 {
-        let count = COUNT.load(SeqCst);
-        self.0.checked_sub(count).unwrap_or(self.0)
+    /// Returns the first thread of a CPU.
+    pub fn first(cpu: u32) -> Self {
+        Self {
+            cpu,
+            queue: &QUEUES[cpu as usize],
+            is_second: false,
+        }
     }
 
-    /// Returns the other thread of this CPU.
-    fn other(self) -> Option<Self> {
-        let count = COUNT.load(SeqCst);
-        let other = self.0.checked_sub(count).unwrap_or(self.0 + count);
-        (other < ACTIVE.load(SeqCst)).then_some(Self(other))
+    fn other(self) -> Self {
+        Self {
+            is_second: !self.is_second,
+            ..self
+        }
+    }
+
+    fn blocked_at(self) -> &'static AtomicPtr<AtomicU32> {
+        &self.queue.blocked_at[usize::from(self.is_second)]
+    }
+
+    fn suspended(self) -> &'static AtomicPtr<u64> {
+        &self.queue.suspended[usize::from(self.is_second)]
     }
 
     fn is_runnable(self) -> bool {
-        BLOCKED_AT[self.0 as usize].load(SeqCst).is_null()
+        self.blocked_at().load(SeqCst).is_null()
     }
 
-    /// Halts until an interrupt, unless this thread or the other one is runnable.
-    fn halt(self, other: Option<Self>) {
-        let is_halted = &IS_HALTED[self.cpu() as usize];
+    /// Halts until an interrupt, unless a thread of this CPU is runnable.
+    fn halt(self) {
+        let is_halted = &self.queue.is_halted;
         // SAFETY: the interrupt table and its handlers are in place; interrupts are enabled at the end, as before.
         // `sti` enables them after the next instruction, so that an interrupt after the comparison ends the halt.
         unsafe {
             asm!("cli", options(nostack));
             is_halted.store(true, SeqCst);
-            if self.is_runnable() || other.is_some_and(Self::is_runnable) {
+            if self.is_runnable() || self.other().is_runnable() {
                 asm!("sti", options(nostack));
             } else {
                 asm!("sti", "hlt", options(nostack));
             }
         }
-        is_halted.store(false, SeqCst);
+        is_halted.store(false, Release);
     }
 
-    /// Runs the other thread of this CPU until it switches back.
-    fn switch_to(self, other: Self) {
-        let to = SUSPENDED[other.0 as usize].load(SeqCst);
+    /// Runs the other thread until it switches back.
+    fn switch_to_other(self) {
+        let to = self.other().suspended().load(SeqCst);
         // SAFETY: both belong to this CPU, and the other one was suspended here, or prepared by `start_second`.
-        unsafe { threads::switch(SUSPENDED[self.0 as usize].as_ptr(), to) };
+        unsafe { threads::switch(self.suspended().as_ptr(), to) };
     }
 }
 
@@ -158,58 +190,65 @@ pub unsafe fn set_task(task: &Task<'_>) {
 
 /// Runs the task in a thread that was started.
 pub fn run_task(thread: &Thread) {
+    let first = if thread.is_second {
+        COUNT.load(SeqCst)
+    } else {
+        0
+    };
     // SAFETY: the boot CPU does not write it while threads run.
     if let Some(task) = unsafe { *TASK.get() } {
-        task(thread.0, thread);
+        task(first + thread.cpu, thread);
     }
 }
 
-/// Makes the second thread of a CPU runnable, which runs the task. Called by the boot CPU, while that thread has ended.
+/// Allocates the stack of a CPU's second thread, unless it has one. Called by the boot CPU.
 ///
 /// # Errors
 /// Memory is exhausted.
-pub fn start_second(cpu: u32) -> Result<(), Reason> {
-    let stack = &STACKS[cpu as usize];
+pub fn allocate_stack(cpu: u32) -> Result<(), Reason> {
+    let stack = &QUEUES[cpu as usize].stack;
     if stack.load(SeqCst).is_null() {
         let block = memory::allocate_guarded(threads::STACK);
         let block = block.ok_or("not enough memory for the stack of a second thread")?;
         stack.store(block.start.as_ptr(), SeqCst);
     }
-    let number = COUNT.load(SeqCst) + cpu;
-    let stack = NonNull::new(stack.load(SeqCst)).ok_or("there is no stack")?;
-    // SAFETY: the stack is exclusive, aligned and as long as that, and the thread does not run.
-    let context = unsafe {
-        let end = stack.as_ptr().add(threads::STACK).cast::<u64>();
-        threads::prepare(end, enter_second, number.into())
-    };
-    SUSPENDED[number as usize].store(context, SeqCst);
-    BLOCKED_AT[number as usize].store(ptr::null_mut(), SeqCst);
     Ok(())
 }
 
-/// First function of a second thread, with its number in `rbx`.
+/// Makes the second thread of a CPU runnable, which runs the task. Called by the boot CPU, after [`allocate_stack`] and
+/// [`set_task`], while that thread does not exist.
+pub fn start_second(cpu: u32) {
+    let thread = Thread::first(cpu).other();
+    let queue = thread.queue;
+    // SAFETY: the stack is exclusive, aligned and as long as that, and no thread runs on it.
+    let context = unsafe {
+        let end = queue.stack.load(SeqCst).add(threads::STACK).cast::<u64>();
+        threads::prepare(end, enter_second, cpu.into())
+    };
+    thread.suspended().store(context, SeqCst);
+    queue.has_second.store(true, SeqCst);
+    thread.blocked_at().store(ptr::null_mut(), SeqCst);
+}
+
+/// First function of a second thread, with the number of its CPU in `rbx`.
 #[unsafe(naked)]
 unsafe extern "C" fn enter_second() {
     naked_asm!("mov edi, ebx", "jmp {run}", run = sym run_second)
 }
 
-extern "C" fn run_second(number: u32) -> ! {
-    let thread = Thread(number);
+extern "C" fn run_second(cpu: u32) -> ! {
+    let thread = Thread::first(cpu).other();
     run_task(&thread);
-    let first = Thread(thread.cpu());
-    let ended = &ENDED[first.0 as usize];
-    ended.post(&thread);
-    // No post wakes a thread here, where no thread waits.
-    BLOCKED_AT[number as usize].store(NonNull::dangling().as_ptr(), SeqCst);
+    thread.queue.ended.post(&thread);
+    thread.blocked_at().store(NEVER, SeqCst);
     loop {
-        thread.switch_to(first);
+        thread.switch_to_other();
     }
 }
 
 /// Waits until the second thread of this CPU, whose first thread is `first`, has ended.
 pub fn join_second(first: &Thread) {
-    // Second threads have the last numbers.
-    if first.other().is_some() {
-        ENDED[first.0 as usize].wait(first, 0);
+    if first.queue.has_second.swap(false, SeqCst) {
+        first.queue.ended.wait(first, 0);
     }
 }
