@@ -128,7 +128,7 @@ fn linux_guests_exchange_bytes_and_send_packets() {
         return;
     }
     let place = Place::new();
-    // Over vhost-net exchanges and frames in one run do not end in each build (docs/internals/linux-guests.md).
+    // Exchanges and frames over vhost-net in one run stop in some builds (docs/internals/linux-guests.md).
     for (path, selection) in [
         ("switch", "net/udp-ping,net/tcp-receive,net/packet-ping"),
         ("vhost-net", "net/udp-ping"),

@@ -54,7 +54,7 @@ pub trait Files {
     fn cache_counts(&mut self) -> Result<CacheCounts, Reason>;
 }
 
-/// What a page cache has done so far, in pages of 4 KiB.
+/// Counts of a page cache so far, in pages of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
     /// Pages read from the disk, with those read ahead.
@@ -68,7 +68,7 @@ pub struct CacheCounts {
 /// Pages that calls needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needed {
-    /// Those in the cache.
+    /// Pages in the cache.
     pub hits: u64,
     /// Pages that were not in the cache, or still being read ahead. A read waits for them.
     pub misses: u64,
