@@ -1,4 +1,5 @@
-//! Preload library that keeps the clock of a QEMU with `-icount` exact.
+//! Preload library that keeps the clock of a QEMU with `-icount` exact, and that drops interrupts which
+//! QEMU delivers twice ([`injection`]).
 //!
 //! Under `-icount sleep=off` the main loop advances the clock to the next timer once the CPU is
 //! halted (`icount_start_warp_timer`). The CPU's thread halts first and adds its last
@@ -11,6 +12,9 @@
 //! `ppoll`: in the main thread it returns only when the CPU's thread sleeps, either halted, with
 //! all instructions counted, or waiting for QEMU's global lock, which it takes only between two
 //! instructions. No instruction of the machine is added, moved or omitted.
+
+mod code;
+mod injection;
 
 use libc::{c_int, nfds_t, pollfd, sigset_t, timespec};
 use std::fs::{self, File};
