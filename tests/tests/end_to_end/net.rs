@@ -128,12 +128,9 @@ fn linux_guests_exchange_bytes_and_send_packets() {
         return;
     }
     let place = Place::new();
-    // Exchanges and frames over vhost-net in one run stop in some builds (docs/internals/linux-guests.md).
-    for (path, selection) in [
-        ("switch", "net/udp-ping,net/tcp-receive,net/packet-ping"),
-        ("vhost-net", "net/udp-ping"),
-        ("vhost-net", "net/packet-ping"),
-    ] {
+    let selection = "net/udp-ping,net/tcp-receive,net/packet-ping";
+    // Over vhost-net both machines stopped while QEMU delivered interrupts twice (docs/internals/linux-guests.md).
+    for path in ["switch", "vhost-net"] {
         let own = ["--env", "sim/kvm/linux", "--workload", selection];
         let json = place.measure(&[&own[..], &["--peer", "guest", "--path", path]].concat());
         let cells = json["cells"].as_array().expect("list");

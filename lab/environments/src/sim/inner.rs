@@ -1,7 +1,7 @@
 //! Linux guests of the simulated machine, see [`Linux`].
 //!
-//! They are not offered KVM's paravirtual end of interrupt: with it, QEMU as the machine injects interrupts
-//! twice (docs/internals/linux-guests.md).
+//! They are not offered KVM's paravirtual end of interrupt: with it, QEMU as the machine delivers more interrupts
+//! twice, where `libtrapline_steady.so` does not drop them (docs/internals/linux-guests.md).
 
 use super::contents::Contents;
 use super::disk::{qemu_with_disk, vmm_with_disk, FILES_DISK};
