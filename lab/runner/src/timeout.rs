@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 use trapline_abi::job::WaitMode;
-use trapline_abi::{block, Op};
+use trapline_abi::net::Exchange;
+use trapline_abi::packet::{Frames, BURST, OPERATIONS};
+use trapline_abi::{block, Job, Op};
 use trapline_model::{irq, populate, Clock, PlannedBoot};
 
 /// Limit for one run of a simulated machine.
@@ -17,7 +19,7 @@ pub fn default_timeout(boot: &PlannedBoot) -> Duration {
         Clock::Wall => WALL,
         Clock::Insn | Clock::InsnVmx => EXACT,
     };
-    base + interrupts(boot) + memory(boot) + disk(boot) + large_file(boot)
+    base + interrupts(boot) + memory(boot) + disk(boot) + large_file(boot) + streams(boot)
 }
 
 /// Limit for a disk: each operation fills it and reads it back at 10 MB/s, and its requests take 10 s.
@@ -45,6 +47,33 @@ fn memory(boot: &PlannedBoot) -> Duration {
 /// Lower bound of the speed of a simulated machine, in instructions per second.
 const INSN_PER_SECOND: u64 = 20_000_000;
 
+/// Limit for streams of frames and datagrams on an exact clock.
+fn streams(boot: &PlannedBoot) -> Duration {
+    match boot.environment.clock().is_exact() {
+        true => Duration::from_secs(frames(&boot.job) * INSN_PER_FRAME / INSN_PER_SECOND),
+        false => Duration::ZERO,
+    }
+}
+
+/// Upper bound of the instructions of a frame, between two Linux guests without a peer that polls.
+const INSN_PER_FRAME: u64 = 100_000;
+
+/// Bursts of a stream before its samples: warm-up and settling.
+const UNMEASURED_BURSTS: u64 = 24;
+
+/// Returns the number of frames and datagrams in a job's streams.
+fn frames(job: &Job) -> u64 {
+    let frames = OPERATIONS
+        .into_iter()
+        .filter_map(|(op, frames)| matches!(frames, Frames::Burst(_)).then_some(op));
+    let datagrams = Exchange::ALL
+        .into_iter()
+        .filter_map(|(exchange, op)| matches!(exchange, Exchange::Datagrams(_)).then_some(op));
+    let operations = frames.chain(datagrams);
+    let selected = operations.filter(|op| job.selects(*op)).count() as u64;
+    selected * BURST * (UNMEASURED_BURSTS + u64::from(job.batches))
+}
+
 /// Limit for interrupts. On the wall clock twice the time of their timers; on an exact clock a halted
 /// guest takes no time, but a guest that is awake executes all of it.
 fn interrupts(boot: &PlannedBoot) -> Duration {
@@ -57,5 +86,23 @@ fn interrupts(boot: &PlannedBoot) -> Duration {
         (false, _) => Duration::from_nanos(all.saturating_mul(2)),
         (true, true) => Duration::from_millis(expiries.saturating_mul(5)),
         (true, _) => Duration::from_secs(all / INSN_PER_SECOND),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_counted_in_frames() {
+        let job = |ops: &[Op]| Job {
+            run: ops.iter().fold(0, |set, op| set | op.bit()),
+            batches: 12,
+            ..Job::EMPTY
+        };
+        assert_eq!(frames(&job(&[Op::PacketPing, Op::UdpPing])), 0);
+        let streams = [Op::Udp64, Op::Udp1472, Op::Packet64, Op::Packet1500];
+        assert_eq!(frames(&job(&streams[..1])), 36 * 1024);
+        assert_eq!(frames(&job(&streams)), 4 * 36 * 1024);
     }
 }
