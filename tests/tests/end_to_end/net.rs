@@ -128,7 +128,7 @@ fn linux_guests_exchange_bytes_and_send_packets() {
         return;
     }
     let place = Place::new();
-    let selection = "net/udp-ping,net/tcp-receive,net/packet-ping";
+    let selection = "net/udp-ping,net/tcp-receive,net/udp-1472,net/packet-ping";
     // Over vhost-net both machines stopped while QEMU delivered interrupts twice (docs/internals/linux-guests.md).
     for path in ["switch", "vhost-net"] {
         let own = ["--env", "sim/kvm/linux", "--workload", selection];
