@@ -1,7 +1,8 @@
 //! Dependencies between crates and between modules follow the design: both form no
 //! cycles, and the layers share two crates only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use trapline_tests::modules::Modules;
 use trapline_tests::workspace::{crates, members, Crate};
 
@@ -106,4 +107,50 @@ fn module_cycles() -> BTreeSet<String> {
         }
     }
     lines
+}
+
+/// A compiler may put all modules of a crate into one codegen unit, where a label of two files is an error.
+#[test]
+fn assembly_files_of_a_crate_define_distinct_labels() {
+    let mut repeated = Vec::new();
+    for c in crates() {
+        let mut files_by_label: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+        for file in assembly_files(&trapline_tests::root().join(&c.directory).join("src")) {
+            let text = std::fs::read_to_string(&file).expect("file is readable");
+            for label in text.lines().filter_map(named_label) {
+                files_by_label.entry(label).or_default().push(file.clone());
+            }
+        }
+        repeated.extend(
+            files_by_label
+                .into_iter()
+                .filter(|(_, files)| files.len() > 1),
+        );
+    }
+    assert!(
+        repeated.is_empty(),
+        "labels of several files: {repeated:#?}"
+    );
+}
+
+/// Returns the label that a line of assembly defines, unless it is a number, which can be repeated.
+fn named_label(line: &str) -> Option<String> {
+    let (label, _) = line.split_once(':')?;
+    let is_name =
+        label.starts_with(|first: char| first.is_ascii_alphabetic() || "._".contains(first));
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"._".contains(&byte);
+    (is_name && label.bytes().all(is_word)).then(|| label.to_owned())
+}
+
+fn assembly_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(assembly_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "s") {
+            files.push(path);
+        }
+    }
+    files
 }

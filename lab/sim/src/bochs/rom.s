@@ -53,7 +53,7 @@ trapline_rom:
         out     0x70, al
         in      al, 0x71
         cmp     al, {SECOND}
-        je      .Lend
+        je      .Lrom_end
         mov     al, 0x0f
         out     0x70, al
         mov     al, {SECOND}
@@ -61,29 +61,32 @@ trapline_rom:
 
         mov     edx, [{ROM} + {PLAN} + 8]
         mov     eax, {START}
-.Ltouch:
+.Lrom_touch:
         mov     ecx, [eax]
         add     eax, 4096
         cmp     eax, edx
-        jb      .Ltouch
+        jb      .Lrom_touch
         mov     esi, {ROM} + {LOST}
         mov     edx, 0xe9
         cmp     dword ptr [eax - 4], {SEAL}
-        jne     .Lsay
+        jne     .Lrom_say
 
         mov     ebx, [{ROM} + {PLAN} + 4]
         jmp     dword ptr [{ROM} + {PLAN}]
 
 /* Bochs ends when it reads this word at its port. */
-.Lend:  mov     esi, {ROM} + {WORD}
+.Lrom_end:
+        mov     esi, {ROM} + {WORD}
         mov     edx, 0x8900
-.Lsay:  lodsb
+.Lrom_say:
+        lodsb
         test    al, al
-        jz      .Lsaid
+        jz      .Lrom_said
         out     dx, al
-        jmp     .Lsay
-.Lsaid: cmp     edx, 0x8900
-        jne     .Lend
+        jmp     .Lrom_say
+.Lrom_said:
+        cmp     edx, 0x8900
+        jne     .Lrom_end
         hlt
 
 .org trapline_rom + {WORD}

@@ -29,24 +29,25 @@ trapline_multiboot_image:
         mov     dword ptr [edi + 4], 1
         mov     ecx, [ebx]                      /* flags */
         test    cl, 1 << 2
-        jz      .Lmap
+        jz      .Lmultiboot_map
         mov     eax, [ebx + 16]                 /* cmdline */
         mov     [edi + 24], eax
 
 /* Entries of a memory map: a size of the rest, then address, length and type. */
-.Lmap:  lea     edx, [edi + {INFO_WORDS} * 4]
+.Lmultiboot_map:
+        lea     edx, [edi + {INFO_WORDS} * 4]
         mov     [edi + 40], edx
         xor     ebp, ebp                        /* number of entries */
         test    cl, 1 << 6
-        jz      .Lupper
+        jz      .Lmultiboot_upper
         mov     esi, [ebx + 48]                 /* mmap_addr */
         mov     ebx, [ebx + 44]                 /* mmap_length */
         add     ebx, esi
-.Lentry:
+.Lmultiboot_entry:
         cmp     esi, ebx
-        jae     .Lstart
+        jae     .Lmultiboot_start
         cmp     ebp, {MAX_ENTRIES}
-        je      .Lstart
+        je      .Lmultiboot_start
         mov     eax, [esi]
         lea     eax, [esi + eax + 4]
         add     esi, 4
@@ -57,10 +58,10 @@ trapline_multiboot_image:
         add     edx, 24
         inc     ebp
         mov     esi, eax
-        jmp     .Lentry
+        jmp     .Lmultiboot_entry
 
 /* Without a memory map: mem_upper, KiB from 1 MiB on. */
-.Lupper:
+.Lmultiboot_upper:
         mov     eax, [ebx + 8]
         shl     eax, 10
         mov     dword ptr [edx], 0x100000
@@ -71,7 +72,7 @@ trapline_multiboot_image:
         mov     dword ptr [edx + 20], 0
         inc     ebp
 
-.Lstart:
+.Lmultiboot_start:
         mov     [{INFO} + 48], ebp
         mov     ebx, {INFO}
         jmp     dword ptr [{ADDRESS} + {PVH}]

@@ -10,15 +10,16 @@ trapline_raw:
 .code16
         cli
         cld
-/* mov ax, 0; jmp .Lreal in real mode, mov eax, imm32 otherwise. */
-        .byte   0xb8, 0, 0, 0xeb, .Lreal - .Lmodes
-.Lmodes:
+/* mov ax, 0; jmp .Lraw_real in real mode, mov eax, imm32 otherwise. */
+        .byte   0xb8, 0, 0, 0xeb, .Lraw_real - .Lraw_modes
+.Lraw_modes:
 /* xor eax, eax; inc eax; nop in protected mode; xor eax, eax; rex nop in long mode. */
         .byte   0x31, 0xc0, 0x40, 0x90
-        .byte   0x75, .Lprotected - .Llong      /* jnz */
+        .byte   0x75, .Lraw_protected - .Lraw_long      /* jnz */
 
 .code64
-.Llong: lea     rbx, [rip + trapline_raw]
+.Lraw_long:
+        lea     rbx, [rip + trapline_raw]
         lea     rax, [rbx + {COMMAND_LINE}]
         mov     [rbx + {PARAMETERS} + 0x228], eax       /* cmd_line_ptr */
         lea     rsi, [rbx + {PARAMETERS}]
@@ -27,12 +28,13 @@ trapline_raw:
 
 .org trapline_raw + {PROTECTED}
 .code32
-.Lprotected:
+.Lraw_protected:
         mov     esp, {STACK}
-        call    .Lhere
-.Lhere: pop     ebx
+        call    .Lraw_here
+.Lraw_here:
+        pop     ebx
         sub     ebx, {PROTECTED} + 10
-.Lenter:
+.Lraw_enter:
         lea     eax, [ebx + {COMMAND_LINE}]
         mov     [ebx + {PARAMETERS} + 0x228], eax
         lea     esi, [ebx + {PARAMETERS}]
@@ -42,7 +44,8 @@ trapline_raw:
 /* From real mode: the segment of the code is that of the data. */
 .org trapline_raw + {REAL}
 .code16
-.Lreal: mov     ss, ax                          /* 0 */
+.Lraw_real:
+        mov     ss, ax                          /* 0 */
         mov     sp, {STACK}
         .byte   0xe8, 0, 0                      /* a call of the next instruction by 16 bits */
         pop     si
@@ -70,7 +73,7 @@ trapline_raw:
         mov     eax, 16
         mov     ds, eax
         mov     es, eax
-        jmp     .Lenter
+        jmp     .Lraw_enter
 
 .org trapline_raw + {TABLE}
         .quad   0

@@ -16,20 +16,21 @@ trapline_setup:
         mov     di, 0x2d0                       /* e820_table */
         xor     ebx, ebx
         xor     bp, bp
-.Lask:  mov     eax, 0xe820
+.Lsetup_ask:
+        mov     eax, 0xe820
         mov     ecx, 20
         mov     edx, 0x534d4150                 /* "SMAP" */
         int     0x15
-        jc      .Lasked
+        jc      .Lsetup_asked
         cmp     eax, 0x534d4150
-        jne     .Lasked
+        jne     .Lsetup_asked
         add     di, 20
         inc     bp
         cmp     bp, 128
-        je      .Lasked
+        je      .Lsetup_asked
         test    ebx, ebx
-        jnz     .Lask
-.Lasked:
+        jnz     .Lsetup_ask
+.Lsetup_asked:
         mov     ax, bp
         mov     byte ptr ds:[0x1e8], al         /* e820_entries */
 

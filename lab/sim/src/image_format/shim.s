@@ -13,7 +13,7 @@ trapline_shim:
 
 /* The 32-bit entry: protected mode, flat segments, paging off. */
 .code32
-        jmp     .Lprotected
+        jmp     .Lshim_protected
 
 /* Filled in by the one who wraps an image. */
 .org trapline_shim + 8
@@ -21,7 +21,7 @@ trapline_shim:
         .long   0               /* its length in words of four bytes */
         .long   0               /* its PVH entry */
 
-.Lprotected:
+.Lshim_protected:
         cli
         cld
         mov     eax, ds
@@ -29,24 +29,26 @@ trapline_shim:
         /* boot_params.scratch is there for this one word. */
         lea     esp, [esi + 0x1e8]
 .org trapline_shim + {HERE} - 5, 0x90           /* room for the call, behind no-ops */
-        call    .Lhere
-.Lhere: pop     ebp
+        call    .Lshim_here
+.Lshim_here:
+        pop     ebp
         sub     ebp, {HERE}
 
 /* Moves the image home and tells it in PVH's words what boot_params says in
    Linux's. What is told lies at the far end of the image's boot stack. */
-.Lhome:
+.Lshim_home:
         mov     ebx, esi
         lea     esi, [ebp + {SHIM}]
         mov     edi, [ebp + 8]
         mov     ecx, [ebp + 12]
         cmp     esi, edi
-        jae     .Lmove
+        jae     .Lshim_move
         /* Home may begin within the image: from the end, then. */
         lea     esi, [esi + ecx * 4 - 4]
         lea     edi, [edi + ecx * 4 - 4]
         std
-.Lmove: rep movsd
+.Lshim_move:
+        rep movsd
         cld
 
         mov     edi, {INFO}
@@ -69,15 +71,16 @@ trapline_shim:
         lea     edi, [edi + {INFO_WORDS} * 4]
         mov     edx, ecx
         xor     eax, eax
-.Lnext: test    edx, edx
-        jz      .Lenter
+.Lshim_next:
+        test    edx, edx
+        jz      .Lshim_enter
         mov     ecx, 5
         rep movsd
         stosd
         dec     edx
-        jmp     .Lnext
+        jmp     .Lshim_next
 
-.Lenter:
+.Lshim_enter:
         mov     ebx, {INFO}
         jmp     dword ptr [ebp + 16]
 
@@ -87,18 +90,18 @@ trapline_shim:
         cli
         cld
         lea     rbp, [rip + trapline_shim]
-        lea     rsp, [rip + .Lstack]
-        lea     rax, [rip + .Ltable]
-        mov     [rip + .Llimit + 2], rax
-        lgdt    [rip + .Llimit]
-        lea     rax, [rip + .Lcompatible]
+        lea     rsp, [rip + .Lshim_stack]
+        lea     rax, [rip + .Lshim_table]
+        mov     [rip + .Lshim_limit + 2], rax
+        lgdt    [rip + .Lshim_limit]
+        lea     rax, [rip + .Lshim_compatible]
         push    8
         push    rax
         retfq
 
 /* Long mode is left: paging, then the mode, then its page tables' format. */
 .code32
-.Lcompatible:
+.Lshim_compatible:
         mov     eax, 16
         mov     ds, eax
         mov     es, eax
@@ -112,19 +115,19 @@ trapline_shim:
         wrmsr
         xor     eax, eax
         mov     cr4, eax
-        jmp     .Lhome
+        jmp     .Lshim_home
 
 .balign 8
-.Ltable:
+.Lshim_table:
         .quad   0
         .quad   0x00cf9b000000ffff              /* code, 32 bits, all memory */
         .quad   0x00cf93000000ffff              /* data, all memory */
-.Llimit:
+.Lshim_limit:
         .word   23
         .quad   0
 .balign 16
         .skip   64
-.Lstack:
+.Lshim_stack:
 .org trapline_shim + {SHIM}
 .code64
 .popsection
