@@ -154,3 +154,18 @@ fn assembly_files(directory: &Path) -> Vec<PathBuf> {
     }
     files
 }
+
+/// A crate that is missing there is optimized for tests, which takes longer than all of them.
+#[test]
+fn test_profile_names_every_crate() {
+    let path = trapline_tests::root().join("tests/profile.toml");
+    let text = std::fs::read_to_string(path).expect("file is readable");
+    for c in crates() {
+        let line = format!("\n{}.opt-level = ", c.name);
+        assert!(
+            text.contains(&line),
+            "{} is not in tests/profile.toml",
+            c.name
+        );
+    }
+}

@@ -2,7 +2,7 @@
 //! Trapline. QEMU and trapline-vmm with plain command lines are examples of the latter, and a
 //! third-party VMM if one is installed.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use trapline_tests::measurements::{cell, estimate, facts, fastest, functions};
 use trapline_tests::processes::{naming, wait_until};
 use trapline_tests::run::{unavailable_reason, CommandOutput, Place};
@@ -76,13 +76,11 @@ fn invalid_command_is_rejected_before_the_run() {
     );
 }
 
-/// Checks the failure of a VMM that does not start its guest, and its time limit.
+/// Checks the failure of a VMM that does not start its guest.
 #[track_caller]
-fn assert_no_record(environment: &str, vmm: &str, most: u64, words: &[&str]) {
+fn assert_no_record(environment: &str, vmm: &str, words: &[&str]) {
     let place = Place::new();
-    let start = Instant::now();
     let result = run(&place, environment, vmm, "basic/getpid");
-    let took = start.elapsed();
     assert_eq!(result.status, Some(1), "{result:?}");
     let json = result.json();
     let reason = cell(&json, environment, "getpid")["failed"]
@@ -98,7 +96,6 @@ fn assert_no_record(environment: &str, vmm: &str, most: u64, words: &[&str]) {
     );
     assert!(reason.contains("command: /"), "{reason}");
     assert!(reason.contains("trapline.run=basic/getpid"), "{reason}");
-    assert!(took < Duration::from_secs(most), "{took:?}");
     let gone = wait_until(Duration::from_secs(5), || naming(place.path()).is_empty());
     assert!(gone, "still running: {:?}", naming(place.path()));
 }
@@ -107,13 +104,13 @@ fn assert_no_record(environment: &str, vmm: &str, most: u64, words: &[&str]) {
 fn failing_vmm_is_reported_with_its_last_output() {
     let vmm = "sh -c 'echo no such device >&2; exit 3' {image} {cmdline}";
     let words = ["sh ended with status 3", "no such device"];
-    assert_no_record("custom", vmm, 15, &words);
+    assert_no_record("custom", vmm, &words);
 }
 
 #[test]
 fn vmm_that_exits_without_output_is_reported() {
     let words = ["true ended with status 0"];
-    assert_no_record("custom", "true {image} {cmdline}", 15, &words);
+    assert_no_record("custom", "true {image} {cmdline}", &words);
 }
 
 /// Its children are killed, too.
@@ -121,7 +118,7 @@ fn vmm_that_exits_without_output_is_reported() {
 fn hanging_vmm_is_killed_early() {
     let vmm = r#"sh -c 'echo waiting; sh -c "sleep 1000; true" "$0"; true' {image} {cmdline}"#;
     let words = ["sh was killed after 20 s", "waiting"];
-    assert_no_record("custom", vmm, 60, &words);
+    assert_no_record("custom", vmm, &words);
 }
 
 #[test]
@@ -144,7 +141,7 @@ fn hanging_vmm_on_the_simulated_machine_is_reported() {
     }
     let vmm = "sh -c 'echo waiting; read forever' {image} {cmdline}";
     let words = ["sh was killed after 20 s", "waiting", "/trapline/image"];
-    assert_no_record("sim/custom", vmm, 300, &words);
+    assert_no_record("sim/custom", vmm, &words);
 }
 
 /// Returns whether `sim/custom` is ready.

