@@ -95,8 +95,8 @@ fn repeated_host_builds_have_the_same_proof() {
         assert_eq!(build["proof"], builds[0]["proof"], "{json:#}");
         let (took, own) = (build["took"].as_f64(), build["own_ns"].as_f64());
         let (took, own) = (took.expect("number"), own.expect("number"));
-        // Both read the same clock; the guest excludes its start and exit.
-        assert!(0.0 < own && own <= took, "{json:#}");
+        // The guest excludes its start and exit; its clock has a calibration of its own.
+        assert!(0.0 < own && own <= 1.01 * took, "{json:#}");
     }
     assert_eq!(json["facts"]["build-size"], "mini");
     let table = kernel_build(&place, &words.replace("--boots 2", "--boots 1"));
