@@ -13,7 +13,8 @@ GUEST_PROGRAMS := trapline-vmm trapline-agent trapline-conformance trapline-floo
 SKIPS := $(CURDIR)/target/skips.txt
 
 # Tests use the release profile with changes for our own crates: dependencies are compiled once.
-TEST := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) \
+# All machines of the tests fit in the limit of snapshots: a machine that is removed has to be booted again.
+TEST := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) TRAPLINE_CACHE_LIMIT=16G \
 	cargo --config tests/profile.toml test --release
 # Random inputs in great numbers need optimization.
 FUZZ := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --release

@@ -6,7 +6,9 @@ use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 use tempfile::TempDir;
+use trapline_model::EXACT_BOOTS;
 
 /// Program name of QEMU.
 const QEMU: &str = "qemu-system-x86_64";
@@ -14,6 +16,7 @@ const QEMU: &str = "qemu-system-x86_64";
 /// A temporary directory of a test with its parts, store and data.
 pub struct Place {
     directory: TempDir,
+    exact_boots: u32,
 }
 
 impl Place {
@@ -22,8 +25,21 @@ impl Place {
     /// # Panics
     /// Nothing was built, or a file cannot be created.
     pub fn new() -> Self {
+        Self::with_exact_boots(1)
+    }
+
+    /// Creates a directory as [`Self::new`] does, whose runs boot each environment on an exact clock twice.
+    ///
+    /// # Panics
+    /// Nothing was built, or a file cannot be created.
+    pub fn reproducing() -> Self {
+        Self::with_exact_boots(EXACT_BOOTS)
+    }
+
+    fn with_exact_boots(exact_boots: u32) -> Self {
         let place = Self {
             directory: tempfile::tempdir().expect("temporary directory"),
+            exact_boots,
         };
         std::fs::create_dir(place.parts()).expect("path is unused");
         for part in std::fs::read_dir(parts())
@@ -107,6 +123,7 @@ impl Place {
             .env("TRAPLINE_PARTS", self.parts())
             .env("XDG_DATA_HOME", self.path())
             .env("XDG_CONFIG_HOME", self.path())
+            .env("TRAPLINE_EXACT_BOOTS", self.exact_boots.to_string())
             .env("PATH", self.search_path())
             .env_remove("NO_COLOR")
             .env_remove("COLUMNS")
@@ -130,15 +147,6 @@ impl Place {
     /// There is no such environment.
     pub fn unavailable_reason(&self, environment: &str) -> Option<String> {
         unavailable_reason(&self.run(&["list", "--format", "json"]), environment)
-    }
-
-    /// Returns whether an environment is available; otherwise records `feature` as skipped.
-    pub fn has(&self, environment: &str, feature: &str) -> bool {
-        let reason = self.unavailable_reason(environment);
-        if let Some(reason) = &reason {
-            crate::skip(&format!("{feature} in {environment}"), reason);
-        }
-        reason.is_none()
     }
 
     fn search_path(&self) -> OsString {
@@ -181,6 +189,20 @@ impl Default for Place {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Returns whether an environment is available on this host; otherwise records `feature` as skipped.
+///
+/// # Panics
+/// There is no such environment.
+pub fn has(environment: &str, feature: &str) -> bool {
+    static LIST: OnceLock<CommandOutput> = OnceLock::new();
+    let list = LIST.get_or_init(|| Place::new().run(&["list", "--format", "json"]));
+    let reason = unavailable_reason(list, environment);
+    if let Some(reason) = &reason {
+        crate::skip(&format!("{feature} in {environment}"), reason);
+    }
+    reason.is_none()
 }
 
 /// Returns why the output of `trapline list --format json` has an environment as unavailable.

@@ -37,7 +37,7 @@ pub use net::{path, NetArgs};
 pub use plan::{PlanArgs, PlanCommand};
 pub use populate::{populate_methods, PopulateArgs};
 pub use report::ReportArgs;
-pub use run::{OutputOptions, RunArgs, RunOptions, SizeOptions, StoreOptions};
+pub use run::{ExactOptions, OutputOptions, RunArgs, RunOptions, SizeOptions, StoreOptions};
 
 use clap::builder::PossibleValue;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};

@@ -8,7 +8,7 @@ use std::path::Path;
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_gate::{compare, forms, Baseline, BaselineError, Comparison, Outcome};
 use trapline_host::files::{read_text, TEXT_LIMIT};
-use trapline_model::{names, request, Scheduling};
+use trapline_model::{names, request, Scheduling, EXACT_BOOTS};
 use trapline_runner::counters::Counters;
 use trapline_runner::exact::{explain_changes, measure, require_exact, require_figures};
 use trapline_runner::profiles::Profiler;
@@ -50,6 +50,7 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
             context,
             stacks: false,
             lines: false,
+            boots: EXACT_BOOTS,
         };
         baseline.add_profiles(&profiler.profiles(&run.observations, counters)?);
     }

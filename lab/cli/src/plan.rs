@@ -72,6 +72,7 @@ pub fn request(study: &Study, inventory: &Inventory, seed: u64) -> trapline_mode
         named: study.named,
         preset: study.preset,
         boots: study.boots,
+        exact_boots: study.exact_boots,
         overrides: inventory.overrides().clone(),
         with_control: true,
         seed,

@@ -66,7 +66,11 @@ fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, 
         let format = args.output.format;
         return net::run_plan(&mut store, request, &study.text, session, format);
     }
-    let request = plan::request(study, &session.inventory, seed);
+    let exact_boots = args.size_options.exact_options.exact_boots;
+    let request = Request {
+        exact_boots: exact_boots.unwrap_or(study.exact_boots),
+        ..plan::request(study, &session.inventory, seed)
+    };
     session.warn_of_load(&request.configs, args.run_options.quiet);
     let options = BootOptions {
         deadline,

@@ -42,7 +42,7 @@ pub use clock::Clock;
 pub use conditions::{Conditions, PerCpu};
 pub use config::{Config, InvalidConfig};
 pub use environment::EnvironmentId;
-pub use expand::{expand, Plan, PlannedBoot, Purpose};
+pub use expand::{expand, Plan, PlannedBoot, Purpose, EXACT_BOOTS};
 pub use guest_config::{
     Batching, Crossing, GuestConfig, GuestPath, MemoryPages, Peer, Population, Serial, Spaces,
     Switch, VcpuState, Wake,

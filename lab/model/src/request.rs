@@ -2,6 +2,7 @@
 
 use crate::block;
 use crate::config::Config;
+use crate::expand::EXACT_BOOTS;
 use crate::irq;
 use crate::names;
 use crate::overrides::Overrides;
@@ -24,6 +25,8 @@ pub struct Request {
     pub preset: Preset,
     /// Boots of each environment on the wall clock, if not the preset's number.
     pub boots: Option<u32>,
+    /// Boots of each environment on an exact clock; further ones must reproduce the figures of the first.
+    pub exact_boots: u32,
     /// Settings of every configuration that does not set them itself.
     pub overrides: Overrides,
     /// Adds an A/A control to long runs on the wall clock.
@@ -48,6 +51,7 @@ impl Default for Request {
             named: 0,
             preset: Preset::Quick,
             boots: None,
+            exact_boots: EXACT_BOOTS,
             overrides: Overrides::default(),
             with_control: false,
             seed: 0,

@@ -9,7 +9,7 @@ use crate::profiles::Profiler;
 use crate::run;
 use trapline_abi::OpSet;
 use trapline_gate::{baseline, Baseline, Comparison, Verdict};
-use trapline_model::{names, Clock, EnvironmentId};
+use trapline_model::{names, Clock, EnvironmentId, EXACT_BOOTS};
 use trapline_stats::{FailureKind, Summary};
 use trapline_store::{Run, Store};
 
@@ -119,6 +119,7 @@ pub fn explain_changes(
         context: *context,
         stacks: false,
         lines: false,
+        boots: EXACT_BOOTS,
     };
     let configs = run::default_configs(&environments);
     let counted = profiler.profile(&configs, baseline.operations())?;

@@ -4,7 +4,7 @@ use crate::context::RunContext;
 use crate::inventory::Inventory;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{block, OpSet};
-use trapline_model::{irq, kernel_build, names, packets, request, Config, Request};
+use trapline_model::{irq, kernel_build, names, packets, request, Config, Request, EXACT_BOOTS};
 use trapline_stats::history::SeriesSettings;
 use trapline_store::RunInfo;
 
@@ -71,6 +71,9 @@ pub fn describe(request: &Request) -> String {
     if let Some(boots) = request.boots {
         words.push_str(&format!(" --boots {boots}"));
     }
+    if request.exact_boots != EXACT_BOOTS {
+        words.push_str(&format!(" --exact-boots {}", request.exact_boots));
+    }
     for option in request.overrides.options() {
         words.push_str(&format!(" {option}"));
     }
@@ -105,7 +108,7 @@ pub fn operations(words: &str) -> OpSet {
 }
 
 /// Options of a request that its figures do not depend on.
-const NOT_MEASURED: [&str; 4] = ["env", "workload", "seed", "boots"];
+const NOT_MEASURED: [&str; 5] = ["env", "workload", "seed", "boots", "exact-boots"];
 
 /// Returns the settings of a run that its figures depend on. The store has the preset and the
 /// settings of the machine only in the words of [`describe`]; those of workload irq are read
@@ -163,6 +166,7 @@ mod tests {
             named: 0,
             preset: Preset::Quick,
             boots: Some(3),
+            exact_boots: 1,
             overrides: "cpus=2,cap=25".parse().unwrap(),
             with_control: true,
             seed: 7,
@@ -173,7 +177,7 @@ mod tests {
         let words = describe(&request);
         let expected =
             "--env host,sim/kvm --workload basic,exits/port-out --preset quick --seed 7 --boots 3 \
-             --cpus 2 --cap 25";
+             --exact-boots 1 --cpus 2 --cap 25";
         assert_eq!(words, expected);
         assert_eq!(operations(&words), request.operations);
         assert_eq!(
@@ -184,6 +188,7 @@ mod tests {
         let timers = Request {
             operations: irq::operations(),
             boots: None,
+            exact_boots: EXACT_BOOTS,
             ..request
         };
         expect!["--env host,sim/kvm --workload irq --preset quick --seed 7 --cpus 2 --cap 25 --between halt --load none --period 10ms --pin free --sched other --threshold 30us"].assert_eq(&describe(&timers));

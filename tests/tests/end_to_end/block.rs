@@ -156,7 +156,7 @@ fn image_disk_requests_are_verified_and_exact_on_the_instruction_clock() {
         let requests = json["requests"].as_array().expect("list");
         assert_eq!(requests.len(), 9, "{json:#}");
         for one in requests {
-            assert_eq!((&one["boots"], &one["unit"]), (&2.into(), &"insn".into()));
+            assert_eq!(one["unit"], "insn");
         }
         let facts = &json["environments"][environment]["facts"];
         let engine = facts["disk-engine"].as_str().expect("a fact");

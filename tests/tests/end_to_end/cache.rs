@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use trapline_environments::sim::kernel::{self, Maker};
 use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
-use trapline_tests::run::{CommandOutput, Place};
+use trapline_tests::run::{has, CommandOutput, Place};
 use trapline_tests::{has_qemu, on_path, settings};
 
 const MACHINE: &str = "sim/linux";
@@ -32,7 +32,7 @@ impl Cached {
             return None;
         }
         let cached = Self::new();
-        if !cached.place.has(MACHINE, feature) {
+        if !has(MACHINE, feature) {
             return None;
         }
         // Downloads the kernel into the user's cache if necessary.

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 use trapline_environments::run_nova_conformance;
 use trapline_environments::sim::programs::{self, Output, Program};
 use trapline_environments::Limits;
 use trapline_interface::conformance::PARTS;
 use trapline_model::EnvironmentId;
-use trapline_tests::run::Place;
+use trapline_tests::run::{has, Place};
 use trapline_tests::{has_kvm, has_qemu, parts, settings, skip};
 
 const PROGRAM: &str = "trapline-conformance";
@@ -24,6 +25,12 @@ fn simulate(arguments: &[&[&str]]) -> Vec<Output> {
     let watch = Limits::timeout(Duration::from_secs(600));
     let ran = programs::run(&settings(), &programs, &watch);
     ran.unwrap_or_else(|error| panic!("{error}")).0
+}
+
+/// Returns the output of the suite on the simulated machine: with KVM's interrupt controller, and with one in the VMM.
+fn simulated() -> &'static [Output] {
+    static OUTPUTS: OnceLock<Vec<Output>> = OnceLock::new();
+    OUTPUTS.get_or_init(|| simulate(&[&[], &["kvm-user-apic"]]))
 }
 
 /// Returns the output of each part of the suite. The first line lists capabilities of the kernel.
@@ -58,11 +65,11 @@ fn simulated_machine_and_host_conform() {
     if !has_qemu("conformance on the simulated machine") {
         return;
     }
-    let outputs = simulate(&[&[], &["kvm-user-apic"]]);
-    let [conformance, user_apic] = &outputs[..] else {
+    let outputs = simulated();
+    let [conformance, user_apic] = outputs else {
         panic!("two programs were to be run: {outputs:?}");
     };
-    for output in &outputs {
+    for output in outputs {
         let errors = String::from_utf8_lossy(&output.errors);
         assert!(output.status.success(), "{errors}");
     }
@@ -136,16 +143,14 @@ fn on_nova(environment: EnvironmentId) -> BTreeMap<String, Vec<String>> {
 #[test]
 fn nova_conforms() {
     let environments = [EnvironmentId::SIM_NOVA, EnvironmentId::SIM_VMX_NOVA];
-    let place = Place::new();
     let available = environments
         .into_iter()
-        .filter(|id| place.has(id.name(), "conformance"));
+        .filter(|id| has(id.name(), "conformance"));
     let traces: Vec<_> = available.map(|id| (id, on_nova(id))).collect();
     if traces.is_empty() {
         return;
     }
-    let simulated = simulate(&[&[]]);
-    let on_kvm = parts_of(&simulated[0].console);
+    let on_kvm = parts_of(&simulated()[0].console);
     for (environment, on_nova) in traces {
         let parts = ["accesses", "memory", "interrupts", "interrupt delivery"];
         for part in parts.into_iter().filter(|it| is_supported(environment, it)) {

@@ -77,7 +77,7 @@ fn last(console: &str, word: &str) -> Option<u64> {
 
 #[test]
 fn flushed_data_survives_a_killed_vmm() {
-    let killed = |disk| vmm("trapline-journal=vda", &["--seconds", "2", "--disk", disk]);
+    let killed = |disk| vmm("trapline-journal=vda", &["--seconds", "1", "--disk", disk]);
     let outputs = run(&[killed("/disk,engine=uring"), killed("/disk,engine=pool")]);
     let mut stable = 0;
     for output in outputs {

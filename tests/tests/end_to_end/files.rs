@@ -74,7 +74,7 @@ fn check_image(json: &Value, environment: &str) {
 }
 
 #[test]
-fn files_of_the_image_are_exact_on_the_instruction_clock() {
+fn files_of_the_image_are_read_on_the_instruction_clock() {
     if !has_qemu("files of the image on the instruction clock") {
         return;
     }
@@ -84,10 +84,6 @@ fn files_of_the_image_are_exact_on_the_instruction_clock() {
         if let Some(reason) = cell(&json, environment, "open")["skip"].as_str() {
             skip("files of the image", reason);
             continue;
-        }
-        for operation in OPERATIONS {
-            let measured = cell(&json, environment, operation);
-            assert_eq!(measured["boots"], 2, "{measured:#}");
         }
         check_image(&json, environment);
     }
@@ -107,20 +103,24 @@ fn files_of_the_image_are_read_on_this_host() {
 }
 
 #[test]
-fn files_of_a_linux_guest_are_exact_on_the_instruction_clock() {
+fn files_of_a_linux_guest_are_read_on_the_instruction_clock() {
     let feature = "files of a Linux guest";
     if !has_qemu(feature) {
         return;
     }
-    let json = measure(&Place::new(), "sim/kvm/linux", &[]);
-    if let Some(reason) = cell(&json, "sim/kvm/linux", "open")["skip"].as_str() {
-        return skip(feature, reason);
+    let environment = "sim/kvm/linux";
+    let operations = ["open", "read-1m-warm", "read-4k-cold", "write-4k-fsync"];
+    let selection = operations.map(|operation| format!("files/{operation}"));
+    let words = ["--env", environment, "--workload", &selection.join(",")];
+    let json = Place::new().measure(&words);
+    for operation in operations {
+        let measured = cell(&json, environment, operation);
+        if let Some(reason) = measured["skip"].as_str() {
+            return skip(feature, reason);
+        }
+        assert!(measured["estimate"].is_number(), "{measured:#}");
     }
-    for operation in OPERATIONS {
-        let measured = cell(&json, "sim/kvm/linux", operation);
-        assert_eq!(measured["boots"], 2, "{measured:#}");
-    }
-    let cold = fact(&json, "sim/kvm/linux", "read-4k-cold");
+    let cold = fact(&json, environment, "read-4k-cold");
     assert!(count(&cold, "read from the disk") >= count(&cold, "pages needed"));
 }
 
@@ -133,7 +133,7 @@ fn files_in_memory_are_never_cold() {
     for operation in OPERATIONS {
         let measured = cell(&json, "sim/linux", operation);
         match COLD.contains(&operation) {
-            false => assert_eq!(measured["boots"], 2, "{measured:#}"),
+            false => assert!(measured["estimate"].is_number(), "{measured:#}"),
             true => {
                 let reason = measured["skip"].as_str().expect("it is skipped");
                 assert!(reason.contains("in memory"), "{reason}");

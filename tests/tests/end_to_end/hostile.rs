@@ -13,7 +13,7 @@ use trapline_tests::boots::{planned, ready};
 use trapline_tests::settings;
 
 /// Rounds of accesses.
-const ROUNDS: u32 = 2_000;
+const ROUNDS: u32 = 500;
 const ROUNDS_ON_XEN: u32 = 20;
 
 /// Addresses without memory.

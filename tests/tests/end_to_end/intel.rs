@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 use trapline_tests::measurements::{component_insn, total_insn};
 use trapline_tests::processes::{children, signal, wait_until, TO_BEGIN};
-use trapline_tests::run::{unavailable_reason, CommandOutput, Place};
+use trapline_tests::run::{has, unavailable_reason, CommandOutput, Place};
 use trapline_tests::skip;
 
 /// Process name of Bochs.
@@ -38,7 +38,7 @@ fn assert_explains(profile: &Value, figure: f64) {
 #[test]
 fn all_instructions_of_the_bare_machine_belong_to_the_image() {
     let place = Place::new();
-    if !place.has("sim-vmx", "explaining Intel's bare machine") {
+    if !has("sim-vmx", "explaining Intel's bare machine") {
         return;
     }
     let (text, json) = profile(&place, "sim-vmx", "basic/getpid");
@@ -50,7 +50,7 @@ fn all_instructions_of_the_bare_machine_belong_to_the_image() {
 #[ignore = "slow: make test-all"]
 fn profile_of_an_exit_to_kvm_is_complete() {
     let place = Place::new();
-    if !place.has(
+    if !has(
         "sim-vmx/kvm",
         "explaining an exit to KVM on Intel's machine",
     ) {
@@ -73,7 +73,7 @@ fn profile_of_an_exit_to_kvm_is_complete() {
 fn profile_of_an_exit_to_xen_is_complete() {
     let place = Place::new();
     let environment = "sim-vmx/xen-pvh";
-    if !place.has(environment, "explaining an exit to Xen on Intel's machine") {
+    if !has(environment, "explaining an exit to Xen on Intel's machine") {
         return;
     }
     let operation = "exits/cpuid";
@@ -95,7 +95,7 @@ fn profile_of_an_exit_to_xen_is_complete() {
 #[ignore = "slow: make test-all"]
 fn profile_of_a_system_call_is_complete() {
     let place = Place::new();
-    if !place.has("sim-vmx/linux", "explaining Linux on Intel's machine") {
+    if !has("sim-vmx/linux", "explaining Linux on Intel's machine") {
         return;
     }
     let (text, json) = profile(&place, "sim-vmx/linux", "basic/getpid");
@@ -201,7 +201,7 @@ fn is_alive(process: i32) -> bool {
 #[test]
 fn killed_bochs_is_reported() {
     let place = Place::new();
-    if !place.has("sim-vmx/linux", "killing Bochs") {
+    if !has("sim-vmx/linux", "killing Bochs") {
         return;
     }
     let (mut child, _) = start(&place);
@@ -226,7 +226,7 @@ fn killed_bochs_is_reported() {
 #[test]
 fn ctrl_c_ends_bochs() {
     let place = Place::new();
-    if !place.has("sim-vmx/linux", "interrupting Bochs") {
+    if !has("sim-vmx/linux", "interrupting Bochs") {
         return;
     }
     let (child, bochs) = start(&place);
@@ -242,7 +242,7 @@ fn ctrl_c_ends_bochs() {
 #[test]
 fn exceeded_deadline_is_reported_with_the_option_to_raise_it() {
     let place = Place::new();
-    if !place.has("sim-vmx/linux", "a deadline for Bochs") {
+    if !has("sim-vmx/linux", "a deadline for Bochs") {
         return;
     }
     let words = "--env sim-vmx/linux --workload basic/getpid --timeout 1";

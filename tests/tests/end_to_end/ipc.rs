@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use trapline_tests::measurements::{cell, facts, fastest};
-use trapline_tests::run::Place;
+use trapline_tests::run::{has, Place};
 use trapline_tests::{has_qemu, skip};
 
 const OPERATIONS: [&str; 3] = ["item", "item-work", "wake"];
@@ -28,7 +28,7 @@ fn semaphores_between_cpus_of_the_bare_image_are_exact_and_polling_is_cheaper() 
     if !has_qemu("semaphores on the instruction clock") {
         return;
     }
-    let place = Place::new();
+    let place = Place::reproducing();
     let halting = measure(&place, "sim", &["--cpus", "2"]);
     check_exact(&halting, "sim");
     let polling = measure(&place, "sim", &["--cpus", "2", "--wake", "poll:50"]);
@@ -43,7 +43,7 @@ fn semaphores_between_virtual_cpus_of_kvm_are_exact() {
     if !has_qemu(feature) {
         return;
     }
-    let json = measure(&Place::new(), "sim,sim/kvm", &["--cpus", "2"]);
+    let json = measure(&Place::reproducing(), "sim,sim/kvm", &["--cpus", "2"]);
     if let Some(reason) = cell(&json, "sim/kvm", "item")["skip"].as_str() {
         return skip(feature, reason);
     }
@@ -93,8 +93,8 @@ fn a_missing_cpu_or_instruction_is_the_reason_of_a_skip() {
 fn a_guest_whose_idle_cpus_poll_is_slower_on_one_cpu() {
     let feature = "polling of idle CPUs in Linux guests";
     let environment = "sim/kvm/linux";
-    let place = Place::new();
-    if !place.has(environment, feature) {
+    let place = Place::reproducing();
+    if !has(environment, feature) {
         return;
     }
     let run = |wake: &str| {
@@ -121,7 +121,7 @@ fn a_shootdown_is_exact_and_costs_more_with_more_cpus() {
     if !has_qemu("TLB shootdowns on the instruction clock") {
         return;
     }
-    let place = Place::new();
+    let place = Place::reproducing();
     let figures = ["2", "4", "8"].map(|cpus| {
         let words = [
             "--env",
@@ -148,7 +148,7 @@ fn two_threads_of_a_cpu_are_exact_and_wake_others_as_rarely_as_one() {
     if !has_qemu("run queues on the instruction clock") {
         return;
     }
-    let place = Place::new();
+    let place = Place::reproducing();
     for cpus in ["2", "3", "8"] {
         let json = place.measure(&[
             "--env",

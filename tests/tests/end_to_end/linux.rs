@@ -1,6 +1,7 @@
 //! Linux guests in QEMU and trapline-vmm on this host and on the simulated machine, and user-mode Linux;
 //! unavailable ones have a reason.
 
+use crate::shared::{linux_guest, LINUX_GUEST};
 use rusqlite::Connection;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use trapline_tests::measurements::{cell, estimate, facts};
 use trapline_tests::processes::{children, living_in_group, signal, wait_until, TO_BEGIN};
-use trapline_tests::run::Place;
+use trapline_tests::run::{has, Place};
 use trapline_tests::{has_qemu, on_path, skip};
 
 const FEATURE: &str = "a Linux guest";
@@ -30,15 +31,13 @@ fn streams(place: &Place, environment: &str) -> Vec<String> {
 
 #[test]
 fn distribution_kernel_on_sim_kvm_is_reproducible() {
-    let place = Place::new();
-    let environment = "sim/kvm/linux";
-    if !has_qemu(FEATURE) || !place.has(environment, FEATURE) {
+    if !has_qemu(FEATURE) || !has(LINUX_GUEST, FEATURE) {
         return;
     }
-    let json = place.measure(&["--env", environment, "--workload", "basic/getpid"]);
-    let getpid = estimate(&json, environment, "getpid");
+    let run = linux_guest();
+    let getpid = estimate(&run.json, LINUX_GUEST, "getpid");
     assert!((200.0..2_000.0).contains(&getpid), "{getpid}");
-    assert_reproducible(&place, environment);
+    assert_reproducible(&run.place, LINUX_GUEST);
 }
 
 /// Checks that both boots of an environment wrote the same bytes.
@@ -57,9 +56,9 @@ fn starts_of_a_distribution_kernel_are_reproducible_in_both_vmms() {
     if !has_qemu(FEATURE) {
         return;
     }
-    let place = Place::new();
+    let place = Place::reproducing();
     let both = ["sim/kvm/linux", "sim/qemu-kvm/linux"];
-    if !both.iter().all(|id| place.has(id, FEATURE)) {
+    if !both.iter().all(|id| has(id, FEATURE)) {
         return;
     }
     let json = place.measure(&["--env", &both.join(","), "--workload", "basic/getpid,boot"]);
@@ -86,9 +85,9 @@ fn two_cpus_on_sim_kvm_are_reproducible() {
     if !has_qemu(FEATURE) {
         return;
     }
-    let place = Place::new();
+    let place = Place::reproducing();
     let both = ["sim/kvm/linux", "sim/qemu-kvm/linux"];
-    if !both.iter().all(|id| place.has(id, FEATURE)) {
+    if !both.iter().all(|id| has(id, FEATURE)) {
         return;
     }
     let words = format!("--env {} --workload basic/getpid --cpus 2", both.join(","));
@@ -106,7 +105,7 @@ fn two_cpus_on_sim_kvm_are_reproducible() {
 fn linux_guest_on_the_host_measures_or_reports_why_not() {
     let place = Place::new();
     let mut environments = vec!["qemu-tcg/linux", "uml"];
-    environments.retain(|id| place.has(id, FEATURE));
+    environments.retain(|id| has(id, FEATURE));
     if environments.is_empty() {
         return;
     }
@@ -153,7 +152,7 @@ fn missing_cpus_are_reported() {
     }
     let place = Place::new();
     let environment = "qemu-tcg/linux";
-    if !place.has(environment, FEATURE) {
+    if !has(environment, FEATURE) {
         return;
     }
     let words = "--workload basic/getpid --boots 1 --cpus 2";
@@ -168,7 +167,7 @@ fn missing_cpus_are_reported() {
     assert!(estimate(&json, environment, "getpid") > 0.0);
     assert_eq!(facts(&json, environment)["guest-cpus"], "2");
     let why = json.to_string();
-    let is_missing = !place.has("uml", FEATURE);
+    let is_missing = !has("uml", FEATURE);
     let expected = "--cpus 2 is not supported by uml: leave it out";
     assert!(is_missing || why.contains(expected), "{why}");
     place.wrap_qemu("[ $# -lt 5 ] || set -- \"$@\" -smp 1");
@@ -208,7 +207,7 @@ fn emulated_ring_0_excludes_linux_guests() {
 #[test]
 fn user_mode_linux_ends_with_trapline() {
     let place = Place::new();
-    if !place.has("uml", FEATURE) {
+    if !has("uml", FEATURE) {
         return;
     }
     // Downloads it first, so that the wait below covers its start only.

@@ -50,5 +50,6 @@ mod processes;
 mod recipe;
 mod replay;
 mod report;
+mod shared;
 mod simultaneous;
 mod xen;

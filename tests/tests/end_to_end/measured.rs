@@ -1,11 +1,11 @@
-//! Runs of every environment that this host offers. The tests share one run.
+//! The run of a default plan: every environment that this host offers.
 
+use crate::shared::default_run;
 use serde_json::Value;
-use std::sync::OnceLock;
 use trapline_model::request::usual_operations;
 use trapline_tests::has_qemu;
 use trapline_tests::measurements::{cell, cells, estimate, facts, fastest};
-use trapline_tests::run::{CommandOutput, Place};
+use trapline_tests::run::{has, Place};
 
 /// Environments of a default plan.
 const ENVIRONMENTS: usize = 9;
@@ -15,46 +15,8 @@ fn cell_count() -> usize {
     ENVIRONMENTS * usual_operations().count_ones() as usize
 }
 
-/// A run of all environments, and its store.
-struct Everything {
-    place: Place,
-    result: CommandOutput,
-    json: Value,
-}
-
-fn everything() -> &'static Everything {
-    static RUN: OnceLock<Everything> = OnceLock::new();
-    RUN.get_or_init(|| {
-        let place = Place::new();
-        let store = place.store();
-        let store = store.to_str().expect("path is UTF-8");
-        let result = place.run(&["run", "--boots", "2", "--format", "json", "--store", store]);
-        let json = serde_json::from_str(&result.stdout).unwrap_or_else(|error| {
-            panic!("standard output is not one JSON object: {error}: {result:?}")
-        });
-        note_skips(&json);
-        Everything {
-            place,
-            result,
-            json,
-        }
-    })
-}
-
-/// Records unavailable environments as skipped.
-fn note_skips(json: &Value) {
-    let environments = json["environments"]
-        .as_object()
-        .expect("object of environments");
-    for (name, environment) in environments {
-        if let Some(reason) = environment["skip"].as_str() {
-            trapline_tests::skip(&format!("environment {name}"), reason);
-        }
-    }
-}
-
 fn show(format: &str) -> String {
-    let place = &everything().place;
+    let place = &default_run().place;
     let store = place.store();
     let shown = place.run(&[
         "show",
@@ -75,7 +37,7 @@ fn text<'a>(cell: &'a Value, key: &str) -> &'a str {
 
 #[test]
 fn every_cell_has_a_figure_or_a_reason() {
-    let run = everything();
+    let run = default_run();
     assert_eq!(run.result.status, Some(0), "{}", run.result.stderr);
     assert_eq!(
         cells(&run.json).len(),
@@ -107,7 +69,7 @@ fn exact_figures_are_independent_of_other_operations() {
     ]);
     for environment in environments {
         for path in ["exits/port-out", "exits/cpuid"] {
-            let among_others = cell(&everything().json, environment, path);
+            let among_others = cell(&default_run().json, environment, path);
             let alone = cell(&alone, environment, path);
             for key in ["estimate", "min", "max"] {
                 assert_eq!(
@@ -151,7 +113,7 @@ fn assert_figure(cell: &Value) {
 
 #[test]
 fn exact_figures_are_verified_by_a_second_boot() {
-    let run = everything();
+    let run = default_run();
     let exact = cells(&run.json)
         .iter()
         .filter(|cell| cell["clock"] == "insn" && cell.get("skip").is_none());
@@ -168,7 +130,7 @@ fn exact_figures_are_verified_by_a_second_boot() {
 
 #[test]
 fn host_is_always_measured() {
-    let json = &everything().json;
+    let json = &default_run().json;
     for path in [
         "basic/getpid",
         "basic/yield",
@@ -187,7 +149,7 @@ fn exits_leave_the_guest() {
     if !has_qemu("exits on the simulated machine") {
         return;
     }
-    let json = &everything().json;
+    let json = &default_run().json;
     let bare = estimate(json, "sim", "exits/port-out");
     assert!(bare < 100.0, "{bare} insn on the bare machine");
     for environment in ["sim/kvm", "sim/qemu-kvm"] {
@@ -214,7 +176,7 @@ fn another_run_gives_the_same_figures() {
     if !has_qemu("the same digits in two runs") {
         return;
     }
-    let first = everything();
+    let first = default_run();
     let second = first.place.measure(&["--env", "sim,sim/kvm"]);
     let exact: Vec<_> = cells(&second)
         .iter()
@@ -235,13 +197,13 @@ fn another_run_gives_the_same_figures() {
 
 #[test]
 fn show_prints_what_run_printed() {
-    let run = everything();
+    let run = default_run();
     assert_eq!(first_run("json"), run.result.stdout);
 }
 
 /// Returns the first run of the shared store in a format; other tests add runs.
 fn first_run(format: &str) -> String {
-    let place = &everything().place;
+    let place = &default_run().place;
     let store = place.store();
     let words = [
         "show",
@@ -290,7 +252,7 @@ fn all_formats_have_the_same_cells() {
 
 #[test]
 fn run_prints_the_result_and_lines_of_progress() {
-    let run = everything();
+    let run = default_run();
     assert!(run.result.stdout.starts_with('{') && run.result.stdout.ends_with("}\n"));
     let mut lines = run.result.stderr.lines();
     assert_eq!(lines.next(), Some("0s: checking environments"));
@@ -324,7 +286,7 @@ fn loads_take_longer_from_memory_than_from_a_cache() {
 #[test]
 fn memory_of_a_vmm_in_a_control_group_is_charged() {
     let place = Place::new();
-    if !place.has("sim/kvm", "control groups") {
+    if !has("sim/kvm", "control groups") {
         return;
     }
     let measured = |group| {

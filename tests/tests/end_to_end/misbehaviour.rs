@@ -5,7 +5,7 @@ use std::time::Duration;
 use trapline_abi::job::{Fault, Isolation};
 use trapline_abi::{Job, Op};
 use trapline_environments::{all, boot, Booted, Environment, Limits, Settings};
-use trapline_model::{expand, EnvironmentId, Observation, Outcome, PlannedBoot, Preset, Request};
+use trapline_model::{expand, EnvironmentId, Observation, Outcome, PlannedBoot, Request};
 use trapline_tests::{settings, skip};
 
 /// Environments that boot within a second.
@@ -36,15 +36,9 @@ fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
         configs: vec![id.into()],
         ready: vec![id.into()],
         operations: Op::Getpid.bit(),
-        named: 0,
-        preset: Preset::Quick,
         boots: Some(1),
-        overrides: Default::default(),
-        with_control: false,
         seed: 1,
-        irq: Default::default(),
-        block: Default::default(),
-        without_taps: None,
+        ..Request::default()
     });
     let mut boot = plan.boots.into_iter().next().expect("plan has one boot");
     boot.job = Job {

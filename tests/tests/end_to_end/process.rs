@@ -1,13 +1,13 @@
 //! Guests that are processes on the simulated machine, end to end.
 
 use trapline_tests::measurements::{cell, fastest};
-use trapline_tests::run::Place;
+use trapline_tests::run::{has, Place};
 
 const FEATURE: &str = "guests that are processes";
 
 /// Returns the instructions of a hypercall and of a port write.
 fn crossing(place: &Place, mechanism: &str) -> Option<[f64; 2]> {
-    if !place.has("sim/process", FEATURE) {
+    if !has("sim/process", FEATURE) {
         return None;
     }
     let words = "-q --env sim/process --workload exits/hypercall,exits/port-out --crossing";

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use trapline_tests::measurements::{cell, facts, fastest, functions, total_insn};
-use trapline_tests::run::Place;
+use trapline_tests::run::{has, Place};
 use trapline_tests::{has_qemu, skip};
 
 const OPERATIONS: [&str; 10] = [
@@ -52,7 +52,7 @@ fn process_operations_are_measured_on_the_host() {
 #[test]
 fn process_operations_of_the_image_are_measured_in_kvm() {
     let place = Place::new();
-    if !place.has("kvm", "processes of the image on this host") {
+    if !has("kvm", "processes of the image on this host") {
         return;
     }
     let json = place.measure(&["--env", "kvm", "--workload", "system", "--boots", "1"]);
@@ -125,7 +125,6 @@ fn isolated_kernels_execute_more_at_each_entry_and_exit() {
             let [before, after] =
                 [&without, &with].map(|json| fastest(json, environment, operation));
             assert!(after > before, "{environment} {operation} {before} {after}");
-            assert_eq!(cell(&with, environment, operation)["boots"], 2, "identical");
         }
         assert_eq!(facts(&with, environment)["isolation-pcid"], "no");
     }
@@ -141,7 +140,7 @@ fn isolated_kernels_execute_more_at_each_entry_and_exit() {
 fn process_operations_of_the_image_at_ring_3_are_measured() {
     let feature = "processes of the image at ring 3";
     let place = Place::new();
-    if !place.has("sim/process", feature) {
+    if !has("sim/process", feature) {
         return;
     }
     let json = place.measure(&["--env", "sim/process", "--workload", "system"]);
@@ -166,7 +165,7 @@ fn process_operations_of_the_image_at_ring_3_are_measured() {
 #[test]
 fn processes_of_a_guest_make_its_context_switches_cheaper() {
     let place = Place::new();
-    if !place.has("sim/process", "processes of the image at ring 3") {
+    if !has("sim/process", "processes of the image at ring 3") {
         return;
     }
     let switch = |settings: &[&str]| {

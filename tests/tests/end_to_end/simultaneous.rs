@@ -1,7 +1,7 @@
 //! Several guests that are measured at the same time.
 
 use trapline_tests::measurements::{cell, estimate, facts};
-use trapline_tests::run::Place;
+use trapline_tests::run::{has, Place};
 
 /// Measures two guests of `environment`, and checks what is reported.
 fn check(place: &Place, environment: &str, operations: &str) {
@@ -29,7 +29,7 @@ fn two_agents_are_measured_at_the_same_time() {
 fn two_guests_of_trapline_vmm_are_measured_at_the_same_time() {
     let place = Place::new();
     for environment in ["kvm", "process"] {
-        if place.has(environment, "several guests") {
+        if has(environment, "several guests") {
             check(&place, environment, "exits/port-out,boot/main");
         }
     }

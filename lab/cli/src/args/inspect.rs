@@ -2,8 +2,8 @@
 
 use super::pages::after_help;
 use super::{
-    config_parser, workload_parser, EnvironmentOptions, OutputOptions, PlainFormat, ProfileFormat,
-    StoreOptions, SymbolSource,
+    config_parser, workload_parser, EnvironmentOptions, ExactOptions, OutputOptions, PlainFormat,
+    ProfileFormat, StoreOptions, SymbolSource,
 };
 use crate::store_path::run_numbers;
 use clap::Args;
@@ -51,6 +51,8 @@ pub struct ExplainArgs {
     /// one
     #[arg(long, value_name = "FILE.svg")]
     pub flamegraph: Option<PathBuf>,
+    #[command(flatten)]
+    pub exact_options: ExactOptions,
     /// Time limit for one boot [default: 600 s]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: Option<u64>,

@@ -5,7 +5,7 @@ use super::settings::GuestOptions;
 use super::{environment_parser, workload_parser, EnvironmentOptions, Format, Preset};
 use clap::Args;
 use std::path::PathBuf;
-use trapline_model::{EnvironmentId, Overrides, Request};
+use trapline_model::{EnvironmentId, Overrides, Request, EXACT_BOOTS};
 use trapline_runner::random_seed;
 
 /// Arguments of `trapline run`.
@@ -58,6 +58,15 @@ pub struct OutputOptions {
     pub plot: bool,
 }
 
+/// Boots of environments on an exact clock.
+#[derive(Args, Debug)]
+pub struct ExactOptions {
+    /// Boots per environment on an exact clock; further ones must reproduce the first [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100),
+          env = "TRAPLINE_EXACT_BOOTS", hide_env_values = true)]
+    pub exact_boots: Option<u32>,
+}
+
 /// Number and order of boots.
 #[derive(Args, Debug)]
 pub struct SizeOptions {
@@ -67,6 +76,8 @@ pub struct SizeOptions {
     /// Boots per wall-clock environment [default: the preset's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub boots: Option<u32>,
+    #[command(flatten)]
+    pub exact_options: ExactOptions,
     /// Seed for order and resampling [default: random, recorded]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -78,6 +89,7 @@ impl SizeOptions {
         Request {
             preset: self.preset.into(),
             boots: self.boots,
+            exact_boots: self.exact_options.exact_boots.unwrap_or(EXACT_BOOTS),
             seed: self.seed.unwrap_or_else(random_seed),
             ..Request::default()
         }

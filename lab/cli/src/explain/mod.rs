@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use trapline_abi::{Op, Workload};
 use trapline_environments::debug_files::DebugFiles;
 use trapline_environments::Settings;
-use trapline_model::{names, Clock, Config, EnvironmentId, Outcome};
+use trapline_model::{names, Clock, Config, EnvironmentId, Outcome, EXACT_BOOTS};
 use trapline_profile::{text, Function, Profile};
 use trapline_runner::profiles::{has_profile, ProfiledRun, Profiler};
 
@@ -39,6 +39,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
         context: session.context(),
         stacks: stack_option(args).is_some(),
         lines: args.lines,
+        boots: args.exact_options.exact_boots.unwrap_or(EXACT_BOOTS),
     };
     let set = operations.iter().fold(0, |set, op| set | op.bit());
     let mut counted = profiler.profile(&args.configs, set)?;

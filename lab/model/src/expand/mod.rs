@@ -4,7 +4,7 @@
 //! plan. On the wall clock the boots come in *blocks*: each block holds every
 //! config once, in a balanced order ([`Order`]) that the seed decides, so that
 //! neither drift nor position nor predecessor favours one. On the instruction clock
-//! nothing drifts; there each config is booted twice, to prove that its
+//! nothing drifts; there a config is booted twice by default, to prove that its
 //! figures are exact.
 
 mod order;
@@ -26,7 +26,7 @@ use crate::request::{known_operations, Request};
 use crate::scheduling::Scheduling;
 use trapline_abi::{files, Job, OpSet, Workload};
 
-/// Boots of an environment on the instruction clock: one for the figure, one for its proof.
+/// Default boots of an environment on the instruction clock: one for the figure, one for its proof.
 pub const EXACT_BOOTS: u32 = 2;
 
 /// Number of boots from which a run on the wall clock has an A/A control.
@@ -257,7 +257,7 @@ fn operations(request: &Request, replicate: u32, purpose: Purpose) -> OpSet {
 fn insn_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoot>) {
     let first_block = boots.last().map_or(0, |boot| boot.block + 1);
     for (block, config) in (first_block..).zip(configs) {
-        for replicate in 0..EXACT_BOOTS {
+        for replicate in 0..request.exact_boots {
             let purpose = if replicate == 0 {
                 Purpose::Exact
             } else {

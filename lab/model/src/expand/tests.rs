@@ -25,6 +25,7 @@ prop_compose! {
         operations in proptest::sample::subsequence(Op::ALL.to_vec(), 0..=Op::ALL.len()),
         full in any::<bool>(),
         boots in proptest::option::of(1u32..12),
+        exact_boots in 1u32..4,
         cpus in 2u32..4,
         seed in any::<u64>(),
     ) -> Request {
@@ -35,6 +36,7 @@ prop_compose! {
             named: 0,
             preset: if full { Preset::Full } else { Preset::Quick },
             boots,
+            exact_boots,
             overrides: format!("cpus={cpus}").parse().unwrap(),
             with_control: false,
             seed,
@@ -124,7 +126,7 @@ proptest! {
             let expected = match id.environment.clock() {
                 _ if !planned => 0,
                 Clock::Wall => boots_wanted(&request),
-                Clock::Insn | Clock::InsnVmx => EXACT_BOOTS,
+                Clock::Insn | Clock::InsnVmx => request.exact_boots,
             };
             let found = boots.remove(&id).unwrap_or_default();
             let replicates: Vec<_> = found.iter().map(|boot| boot.replicate).collect();

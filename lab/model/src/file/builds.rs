@@ -95,6 +95,7 @@ impl super::Written {
             ("contenders", !self.configs.is_empty()),
             ("workloads", !self.workloads.is_empty()),
             ("preset", self.preset.is_some()),
+            ("exact-boots", self.exact_boots.is_some()),
             ("machine", !self.machine.is_empty()),
             ("irq", !self.irq.is_empty()),
             ("tables", !self.tables.is_empty()),

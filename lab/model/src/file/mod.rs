@@ -13,6 +13,7 @@ pub use schema::schema;
 
 use crate::config::Config;
 use crate::environment::EnvironmentId;
+use crate::expand::EXACT_BOOTS;
 use crate::irq;
 use crate::kernel_build;
 use crate::names;
@@ -25,6 +26,7 @@ use crate::vmms;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::{Spanned, Value};
 use trapline_abi::OpSet;
@@ -44,6 +46,8 @@ pub struct Study {
     pub preset: Preset,
     /// Boots of each config on the wall clock, if not the preset's.
     pub boots: Option<u32>,
+    /// Boots of each config on an exact clock.
+    pub exact_boots: u32,
     /// Seed of the order of boots and of resampling; drawn anew by each run if not given.
     pub seed: Option<u64>,
     /// No block starts after this time.
@@ -95,6 +99,8 @@ struct Written {
     workloads: Vec<Spanned<String>>,
     preset: Option<Spanned<String>>,
     boots: Option<Spanned<u32>>,
+    #[serde(rename = "exact-boots")]
+    exact_boots: Option<Spanned<u32>>,
     seed: Option<u64>,
     budget: Option<Spanned<String>>,
     vmm: Option<Spanned<Vmms>>,
@@ -209,6 +215,7 @@ impl Reader<'_> {
             named,
             preset: self.preset(written.preset.as_ref())?,
             boots: self.boots(written.boots.as_ref())?,
+            exact_boots: self.exact_boots(written.exact_boots.as_ref())?,
             seed: written.seed,
             budget: self.budget(written.budget.as_ref())?,
             irq: self.irq(&written.irq)?,
@@ -292,15 +299,30 @@ impl Reader<'_> {
     }
 
     fn boots(&self, boots: Option<&Spanned<u32>>) -> Result<Option<u32>, InvalidFile> {
-        let Some(boots) = boots else {
-            return Ok(None);
-        };
-        match boots.get_ref() {
-            1..=10_000 => Ok(Some(*boots.get_ref())),
-            _ => Err(self.bad(
-                boots.span().start,
-                "boots: expected a number from 1 to 10000",
-            )),
+        let boots = boots.map(|boots| self.number("boots", boots, 1..=10_000));
+        boots.transpose()
+    }
+
+    fn exact_boots(&self, boots: Option<&Spanned<u32>>) -> Result<u32, InvalidFile> {
+        boots.map_or(Ok(EXACT_BOOTS), |boots| {
+            self.number("exact-boots", boots, 1..=100)
+        })
+    }
+
+    fn number(
+        &self,
+        name: &str,
+        written: &Spanned<u32>,
+        range: RangeInclusive<u32>,
+    ) -> Result<u32, InvalidFile> {
+        let value = *written.get_ref();
+        match range.contains(&value) {
+            true => Ok(value),
+            false => {
+                let [least, most] = [range.start(), range.end()];
+                let what = format!("{name}: expected a number from {least} to {most}");
+                Err(self.bad(written.span().start, what))
+            }
         }
     }
 

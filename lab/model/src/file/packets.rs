@@ -104,23 +104,6 @@ impl Reader<'_> {
         }
     }
 
-    fn number(
-        &self,
-        name: &str,
-        written: &Spanned<u32>,
-        range: RangeInclusive<u32>,
-    ) -> Result<u32, InvalidFile> {
-        let value = *written.get_ref();
-        match range.contains(&value) {
-            true => Ok(value),
-            false => {
-                let [least, most] = [range.start(), range.end()];
-                let what = format!("{name}: expected a number from {least} to {most}");
-                Err(self.bad(written.span().start, what))
-            }
-        }
-    }
-
     fn numbers(
         &self,
         name: &str,

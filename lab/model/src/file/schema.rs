@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::cpus;
 use crate::environment::EnvironmentId;
+use crate::expand::EXACT_BOOTS;
 use crate::kernel_build::{Place, Size};
 use crate::names;
 use crate::packets::{Direction, PacketRequest, Ring};
@@ -47,6 +48,10 @@ pub fn schema() -> Value {
             "boots": {
                 "type": "integer", "minimum": 1, "maximum": 10_000,
                 "description": "Boots of each config on the wall clock; left out: the preset's."
+            },
+            "exact-boots": {
+                "type": "integer", "minimum": 1, "maximum": 100, "default": EXACT_BOOTS,
+                "description": "Boots of each config on an exact clock; further ones must reproduce the first."
             },
             "seed": {
                 "type": "integer", "minimum": 0,

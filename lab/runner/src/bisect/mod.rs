@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use trapline_abi::OpSet;
 use trapline_gate::search::{Next, Search, Trial};
 use trapline_gate::{compare, Baseline, Comparison, Row, Tolerances, Verdict};
-use trapline_model::EnvironmentId;
+use trapline_model::{EnvironmentId, EXACT_BOOTS};
 use trapline_stats::Summary;
 use trapline_store::Store;
 
@@ -121,6 +121,7 @@ impl Bench<'_> {
             },
             stacks: false,
             lines: false,
+            boots: EXACT_BOOTS,
         };
         let configs = run::default_configs(environments);
         Ok(profiler.profile(&configs, self.operations)?.profiles)

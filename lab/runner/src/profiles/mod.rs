@@ -22,7 +22,7 @@ use crate::timeout;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{marker, Op, OpSet, Unit, Workload};
 use trapline_environments::Limits;
-use trapline_model::{expand, names, Config, Observation};
+use trapline_model::{expand, names, Config, Observation, Request};
 use trapline_profile::format::WindowKind;
 use trapline_profile::source;
 use trapline_profile::{AddressLayout, Batch, Function, Profile, Symbols, Window};
@@ -66,6 +66,8 @@ pub struct Profiler<'a> {
     pub stacks: bool,
     /// Count executions by offset in a function, for source lines.
     pub lines: bool,
+    /// Boots of each configuration, whose profiles must agree.
+    pub boots: u32,
 }
 
 impl Profiler<'_> {
@@ -84,7 +86,11 @@ impl Profiler<'_> {
         }
         let counters = Counters::find(inventory, configs, self.stacks);
         let counters = counters.map_err(|error| interrupt.explain(error))?;
-        let plan = expand(&run::exact_request(configs, operations, inventory));
+        let request = Request {
+            exact_boots: self.boots,
+            ..run::exact_request(configs, operations, inventory)
+        };
+        let plan = expand(&request);
         let options = BootOptions {
             counters: Some(&counters),
             ..BootOptions::default()
@@ -159,16 +165,17 @@ fn agreed(
     runs: Vec<BTreeMap<Op, Profile>>,
 ) -> Result<BTreeMap<Op, Profile>, Failure> {
     let mut runs = runs.into_iter();
-    let (Some(first), Some(second)) = (runs.next(), runs.next()) else {
-        let message = format!("{config}: there is no second run to compare with");
-        return Err(Failure::new(message));
-    };
-    let differs = |op: &&Op| first.get(op) != second.get(op);
-    match first.keys().chain(second.keys()).find(differs) {
+    let first = runs.next().unwrap_or_default();
+    let difference = runs.find_map(|other| {
+        let mut operations = first.keys().chain(other.keys());
+        let differing = operations.find(|op| first.get(op) != other.get(op));
+        differing.copied()
+    });
+    match difference {
         None => Ok(first),
         Some(op) => Err(Failure::new(format!(
             "not deterministic: two runs of {} in {config} gave different profiles",
-            names::path(*op)
+            names::path(op)
         ))
         .status(Status::Undetermined)),
     }
@@ -255,6 +262,7 @@ mod tests {
             not deterministic: two runs of exits/port-out in sim/kvm gave different profiles
             not deterministic: two runs of exits/port-out in sim/kvm gave different profiles"#]]
         .assert_eq(&failures.join("\n"));
-        assert!(agreed(id, vec![run(0)]).is_err());
+        assert_eq!(agreed(id, vec![run(0)]), Ok(run(0)));
+        assert!(agreed(id, vec![run(0), run(0), run(1)]).is_err());
     }
 }
