@@ -107,7 +107,7 @@ impl Drop for Switch {
 }
 
 fn wait_until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     loop {
         if let Some(found) = look() {
             return found;

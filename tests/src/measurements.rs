@@ -38,6 +38,18 @@ pub fn estimate(run: &Value, environment: &str, operation: &str) -> f64 {
     estimate.unwrap_or_else(|| panic!("no figure: {cell}"))
 }
 
+/// Checks that operations were measured, each given as in [`cell`]. Figures of unequal work are failures of the lab, so
+/// a figure is one of the work that was asked for.
+///
+/// # Panics
+/// One was skipped or failed.
+#[track_caller]
+pub fn assert_measured(run: &Value, environment: &str, operations: &[&str]) {
+    for operation in operations {
+        estimate(run, environment, operation);
+    }
+}
+
 /// Returns the fastest batch of an operation.
 ///
 /// # Panics

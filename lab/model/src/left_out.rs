@@ -30,16 +30,14 @@ pub fn of(
         loads.map(|reason| (Workload::Memory.set(), reason)),
         without_disk(environment).map(|reason| (block::operations() | files::operations(), reason)),
         (operations & block::operations() != 0).then_some((files::operations(), ONE_DISK)),
-        without_network(environment)
-            .map(|reason| (net::operations() | net::vsock_operations(), reason)),
-        without_sent_file(environment).map(|reason| (Op::SendFile.bit(), reason)),
-        without_packets(environment).map(|reason| (packet::operations(), reason)),
-        without_vsock(environment).map(|reason| (net::vsock_operations(), reason)),
         without_doorbell(environment, operations).map(|reason| (Op::Doorbell.bit(), reason)),
     ];
-    let all = all.into_iter().flatten().map(|(set, reason)| LeftOut {
+    let all = all.into_iter().flatten();
+    let all = all.map(|(set, reason)| (set, reason.to_owned()));
+    let all = all.chain(without_network(environment));
+    let all = all.map(|(set, reason)| LeftOut {
         operations: operations & set,
-        reason: reason.to_owned(),
+        reason,
     });
     all.filter(|left_out| left_out.operations != 0).collect()
 }
@@ -152,35 +150,6 @@ fn without_disk(environment: EnvironmentId) -> Option<&'static str> {
     }
 }
 
-/// Returns why there is no file that can be sent. Without a network there is another reason.
-fn without_sent_file(environment: EnvironmentId) -> Option<&'static str> {
-    is_image_with_network(environment).then_some(
-        "the image has no file in memory while it has a network card: measure host, sim/linux, kvm/linux or sim/kvm/linux",
-    )
-}
-
-/// Returns why there is no peer over vsock. Without a network there is another reason.
-fn without_vsock(environment: EnvironmentId) -> Option<&'static str> {
-    is_image_with_network(environment).then_some(
-        "the image has no driver for vsock: measure host, sim/linux, kvm/linux or sim/kvm/linux",
-    )
-}
-
-fn is_image_with_network(environment: EnvironmentId) -> bool {
-    environment.supports_network() && !environment.has_processes()
-}
-
-/// Returns why two guests cannot be connected.
-fn without_packets(environment: EnvironmentId) -> Option<&'static str> {
-    match environment.supports_packets() {
-        true => None,
-        false => Some(without_network(environment).unwrap_or(
-            "packets go from guest to guest of trapline-vmm: measure kvm, process, kvm/linux, sim/kvm, sim/process or \
-             sim/kvm/linux",
-        )),
-    }
-}
-
 /// Returns why a notification is not measured. The device of `trapline-vmm` for it adds instructions to exits of others.
 fn without_doorbell(environment: EnvironmentId, operations: OpSet) -> Option<&'static str> {
     let has_others = operations & !(Op::Doorbell.bit() | Workload::Boot.set()) != 0;
@@ -193,83 +162,120 @@ fn without_doorbell(environment: EnvironmentId, operations: OpSet) -> Option<&'s
     }
 }
 
+/// Environments that exchange bytes and packets, and those that send files and use vsock.
+const WITH_NETWORK: &str = "kvm or sim/kvm";
+const WITH_FILES: &str = "host, sim/linux, kvm/linux or sim/kvm/linux";
+
+/// Returns the operations of workload `net` that an environment does not measure.
+fn without_network(environment: EnvironmentId) -> impl Iterator<Item = (OpSet, String)> {
+    let why = no_network(environment);
+    let is_image = why.is_none() && !environment.has_processes();
+    let file = is_image.then_some("the image has no file in memory while it has a network card");
+    let vsock = is_image.then_some("the image has no driver for vsock");
+    let packets = (why.is_none() && !environment.supports_packets())
+        .then_some("packets go from guest to guest of trapline-vmm");
+    let of_linux = Op::SendFile.bit() | net::vsock_operations();
+    let exchanges = (net::operations() | packet::operations()) & !of_linux;
+    let all = [
+        (exchanges, why, WITH_NETWORK),
+        (of_linux, why, WITH_FILES),
+        (Op::SendFile.bit(), file, WITH_FILES),
+        (net::vsock_operations(), vsock, WITH_FILES),
+        (packet::operations(), packets, WITH_NETWORK),
+    ];
+    all.into_iter().filter_map(|(set, why, others)| {
+        let why = why?;
+        Some((set, format!("{why}: measure {others}")))
+    })
+}
+
 /// Returns why there is no network that can be measured.
-fn without_network(environment: EnvironmentId) -> Option<&'static str> {
+fn no_network(environment: EnvironmentId) -> Option<&'static str> {
     if environment.supports_network() {
         return None;
     }
     Some(match environment {
         id if id.is_on(Machine::SimVmx) => {
-            "the network of the machine with Intel's virtualization is not supported: measure sim/kvm"
+            "the network of the machine with Intel's virtualization is not supported"
         }
-        id if id.is_nova() => "the network of a guest of NOVA is not supported: measure sim/kvm",
-        id if id.starts_with_machine() => {
-            "a machine without Linux has no peer: measure sim/kvm or sim/linux"
-        }
-        id if id.is_user_mode() => {
-            "the network of user-mode Linux is not supported: measure kvm/linux or host"
-        }
-        id if id.has_user_apic() => NO_DEVICES,
-        id if id.is_xen() => "the network of a domain of Xen is not supported: measure sim/kvm",
-        id if id.is_custom() => {
-            "the network of a VMM given with --vmm is not supported: measure kvm or sim/kvm"
-        }
-        _ => "the network of QEMU is not supported: measure kvm or sim/kvm",
+        id if id.is_nova() => "the network of a guest of NOVA is not supported",
+        id if id.starts_with_machine() => "a machine without Linux has no peer",
+        id if id.is_user_mode() => "the network of user-mode Linux is not supported",
+        id if id.has_user_apic() => "devices interrupt a guest through KVM's interrupt controllers",
+        id if id.is_xen() => "the network of a domain of Xen is not supported",
+        id if id.is_custom() => "the network of a VMM given with --vmm is not supported",
+        _ => "the network of QEMU is not supported",
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names;
     use expect_test::expect;
 
-    #[test]
-    fn environments_without_a_supported_disk_have_a_reason() {
-        let operations = Op::Read4k1.bit() | Op::PortOut.bit();
-        let without = EnvironmentId::names_of(|id| {
-            let left_out = of(id, Preset::Quick, operations, 0);
-            union(&left_out) != 0
-        });
-        assert_eq!(
-            without,
-            "custom, sim, sim/kvm-user-apic, sim/qemu-kvm-pc, sim/nova, sim/nova/linux, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, \
-             sim/xen-dom0, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim/custom, \
-             sim-vmx, sim-vmx/linux, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/nova, \
-             sim-vmx/xen-pvh, sim-vmx/xen/trapline"
-        );
+    /// Returns whether `op` is measured alone in an environment.
+    fn is_measured(id: EnvironmentId, op: Op) -> bool {
+        of(id, Preset::Full, op.bit(), op.bit()).is_empty()
+    }
+
+    /// Returns the environments that a reason recommends: "... : measure A, B or C".
+    fn recommended(reason: &str) -> Vec<EnvironmentId> {
+        let list = reason
+            .rsplit_once(": measure ")
+            .map_or("", |(_, list)| list);
+        let list = list.replace(" or ", ", ");
+        let names = list.split(", ");
+        names
+            .filter_map(|name| names::environment(name).ok())
+            .collect()
     }
 
     #[test]
-    fn environments_without_a_supported_network_have_a_reason() {
-        let operations = Op::TcpPing.bit() | Op::PortOut.bit();
-        let with = EnvironmentId::names_of(|id| of(id, Preset::Quick, operations, 0).is_empty());
-        assert_eq!(
-            with,
-            "host, kvm, process, kvm/linux, sim/linux, sim/kvm, sim/process, sim/kvm/linux, \
-             sim/kvm/kvm, sim/kvm/kvm/kvm"
-        );
+    fn recommended_environments_measure_the_operation() {
+        for op in [
+            Op::Read4k1,
+            Op::TcpPing,
+            Op::SendFile,
+            Op::VsockPing,
+            Op::Packet64,
+            Op::Attach0,
+        ] {
+            let mut recommendations = 0;
+            for id in EnvironmentId::all() {
+                for left_out in of(id, Preset::Full, op.bit(), op.bit()) {
+                    for better in recommended(&left_out.reason) {
+                        assert!(is_measured(better, op), "{op:?} in {id}: {better}");
+                        recommendations += 1;
+                    }
+                }
+            }
+            assert!(recommendations > 10, "{op:?}: {recommendations}");
+        }
     }
 
     #[test]
     fn linux_sends_files_and_has_vsock() {
-        for op in [Op::SendFile, Op::VsockPing] {
-            let with = EnvironmentId::names_of(|id| of(id, Preset::Quick, op.bit(), 0).is_empty());
-            assert_eq!(with, "host, kvm/linux, sim/linux, sim/kvm/linux", "{op:?}");
+        for id in EnvironmentId::all().filter(|id| id.supports_network()) {
+            for op in [Op::SendFile, Op::VsockPing] {
+                assert_eq!(is_measured(id, op), id.has_processes(), "{op:?} in {id}");
+            }
         }
     }
 
     #[test]
     fn notifications_of_trapline_vmm_are_measured_alone() {
-        let left_out = |others: OpSet| {
-            EnvironmentId::names_of(|id| {
-                let left_out = of(id, Preset::Quick, Op::Doorbell.bit() | others, 0);
-                union(&left_out) & Op::Doorbell.bit() != 0
-            })
+        let is_left_out = |id, others: OpSet| {
+            let left_out = of(id, Preset::Quick, Op::Doorbell.bit() | others, 0);
+            union(&left_out) & Op::Doorbell.bit() != 0
         };
-        let without_devices = "sim/kvm-user-apic";
-        assert_eq!(left_out(0), without_devices);
-        assert_eq!(left_out(Op::BootMain.bit()), without_devices);
-        expect!["kvm, process, sim/kvm, sim/kvm-user-apic, sim/process, sim/kvm/kvm, sim/kvm/kvm/kvm, sim-vmx/kvm"].assert_eq(&left_out(Op::PortOut.bit()));
+        for id in EnvironmentId::all() {
+            let without_devices = id.has_user_apic();
+            assert_eq!(is_left_out(id, 0), without_devices, "{id}");
+            assert_eq!(is_left_out(id, Op::BootMain.bit()), without_devices, "{id}");
+            let expected = without_devices || id.has_entropy_device();
+            assert_eq!(is_left_out(id, Op::PortOut.bit()), expected, "{id}");
+        }
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Drop for Switch {
 }
 
 pub fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !is_so() {
         assert!(Instant::now() < deadline, "nothing happens");
         std::thread::sleep(Duration::from_millis(2));

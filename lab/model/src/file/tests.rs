@@ -92,6 +92,7 @@ fn errors_have_a_line_and_a_remedy() {
         "environments = ['kvm']\n[irq]\nrate = '9'",
         "environments = ['kvm']\nboots = 0",
         "environments = ['kvm']\nboots = 'many'",
+        "environments = ['sim']\nexact-boots = 0",
         "environments = ['kvm']\nbudget = 'soon'",
         "environments = ['kvm']\npreset = 'ful'",
         "environments = ['kvm']\nworkloads = ['basic']\n[[tables]]\ntitle = 'x'\noperations = ['stream']",
@@ -100,6 +101,8 @@ fn errors_have_a_line_and_a_remedy() {
         "environments = ['kvm', 'sim']\n[[optimisations]]\ntitle = 'x'\noperation = 'basic/getpid'\nwithout = 'sim'\nwith = 'kvm'\ncode = ''",
     ];
     let errors = texts.map(|text| format!("{text:?}\n  {}\n", read(text).unwrap_err()));
+    let supporting = EnvironmentId::names_of(EnvironmentId::has_configurable_memory);
+    let errors = errors.map(|error| error.replace(&supporting, "ENVIRONMENTS"));
     expect![[r#"
         ""
           line 1: no environments: add environments = ["host", "kvm"], or others that 'trapline list' has
@@ -108,11 +111,11 @@ fn errors_have_a_line_and_a_remedy() {
         "\nenvironments = [\n 'host',\n 'qemu-kmv']"
           line 4: unknown environment 'qemu-kmv'; did you mean 'qemu-kvm'?
         "environments = ['host']\nenvironment = ['kvm']"
-          line 2: unknown field `environment`, expected one of `about`, `environments`, `contenders`, `workloads`, `preset`, `boots`, `seed`, `budget`, `vmm`, `machine`, `irq`, `tables`, `optimisations`, `kernel-build`, `packets`
+          line 2: unknown field `environment`, expected one of `about`, `environments`, `contenders`, `workloads`, `preset`, `boots`, `exact-boots`, `seed`, `budget`, `vmm`, `machine`, `irq`, `tables`, `optimisations`, `kernel-build`, `packets`
         "environments = ['host']\nworkloads = ['exits/port-oot']"
           line 2: unknown workload or operation 'exits/port-oot'; did you mean 'exits/port-out'?
         "contenders = ['host:memory=1G']"
-          line 1: setting 'memory' is not supported by host: leave it out, or choose from kvm, process, qemu-kvm, qemu-tcg, custom, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/kvm, sim/kvm-user-apic, sim/process, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux, sim/kvm/kvm, sim/kvm/kvm/kvm, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim/custom, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh, sim-vmx/xen/trapline
+          line 1: setting 'memory' is not supported by host: leave it out, or choose from ENVIRONMENTS
         "environments = ['kvm']\n[machine]\nmemory = ['1G', 'lots']"
           line 3: invalid setting: memory=lots: expected a size like 512M or 2G
         "environments = ['kvm']\n[machine]\nspeed = 9"
@@ -125,6 +128,8 @@ fn errors_have_a_line_and_a_remedy() {
           line 2: boots: expected a number from 1 to 10000
         "environments = ['kvm']\nboots = 'many'"
           line 2: invalid type: string "many", expected u32
+        "environments = ['sim']\nexact-boots = 0"
+          line 2: exact-boots: expected a number from 1 to 100
         "environments = ['kvm']\nbudget = 'soon'"
           line 2: budget = 'soon': expected a time above zero, like 90s, 20m or 2h
         "environments = ['kvm']\npreset = 'ful'"

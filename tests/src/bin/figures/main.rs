@@ -21,7 +21,7 @@ use trapline_tests::{has_qemu, parts, settings};
 const SIMULATED: &str = "sim,sim/linux,sim/kvm,sim/qemu-kvm";
 
 fn main() {
-    let place = Place::new();
+    let place = Place::reproducing();
     match std::env::args().nth(1).as_deref() {
         Some("cyclictest") => return cyclictest::beside_ours(&place),
         Some("comparisons") => return comparisons::trusted(&place),
@@ -227,7 +227,7 @@ fn rings() {
 
 /// The ring that `kvm` chose.
 fn kvm_ring() -> String {
-    let place = Place::new();
+    let place = Place::reproducing();
     let json = place.measure(&["--env", "kvm", "--workload", "basic/getpid", "--boots", "1"]);
     let facts = &json["environments"]["kvm"]["facts"];
     let fact = |name: &str| facts[name].as_str().map(str::to_owned);
