@@ -149,6 +149,15 @@ impl Place {
         unavailable_reason(&self.run(&["list", "--format", "json"]), environment)
     }
 
+    /// Returns whether an environment is available with the configuration of this directory; otherwise records `feature`
+    /// as skipped.
+    ///
+    /// # Panics
+    /// There is no such environment.
+    pub fn has(&self, environment: &str, feature: &str) -> bool {
+        is_available(self.unavailable_reason(environment), environment, feature)
+    }
+
     fn search_path(&self) -> OsString {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let all = std::iter::once(self.bin()).chain(std::env::split_paths(&path));
@@ -198,7 +207,10 @@ impl Default for Place {
 pub fn has(environment: &str, feature: &str) -> bool {
     static LIST: OnceLock<CommandOutput> = OnceLock::new();
     let list = LIST.get_or_init(|| Place::new().run(&["list", "--format", "json"]));
-    let reason = unavailable_reason(list, environment);
+    is_available(unavailable_reason(list, environment), environment, feature)
+}
+
+fn is_available(reason: Option<String>, environment: &str, feature: &str) -> bool {
     if let Some(reason) = &reason {
         crate::skip(&format!("{feature} in {environment}"), reason);
     }

@@ -6,7 +6,6 @@ use crate::environment::{Environment, Guest};
 use crate::kvm::{self, Hardware};
 use crate::linux_guest;
 use crate::needs::{self, Need};
-use crate::replay;
 use crate::sim::{self, nova};
 use crate::tracing;
 use crate::wall;
@@ -35,9 +34,6 @@ impl Environment for Layered {
     }
 
     fn check(&self, guest: &GuestConfig) -> Result<(), Unavailable> {
-        if let Some(recordings) = self.settings.recordings() {
-            return replay::check(&recordings, self.id);
-        }
         let mut needs = self.needs().into_iter();
         needs.try_for_each(|need| self.check_need(need))?;
         Ok(check_memory(self.memory_mib(guest))?)
@@ -48,17 +44,10 @@ impl Environment for Layered {
         for need in self.needs() {
             self.add_facts(need, &mut facts);
         }
-        if let Some(recordings) = self.settings.recordings() {
-            let recordings = recordings.display().to_string();
-            facts.insert("replayed-from".to_owned(), recordings);
-        }
         facts
     }
 
     fn launch(&self, image: &GuestImage, guest: &GuestConfig) -> Result<Box<dyn Guest>, Error> {
-        if let Some(recordings) = self.settings.recordings() {
-            return replay::launch(&recordings, self.id, &self.settings, image, guest);
-        }
         let stack = self.id.stack();
         match stack.machine {
             Machine::Host => wall::launch(&stack, &self.settings, image, guest),

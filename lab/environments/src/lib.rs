@@ -57,10 +57,19 @@ pub use trapline_sim::trace::Trace;
 
 use trapline_model::EnvironmentId;
 
-/// Returns an environment with these settings.
+/// Returns an environment with these settings: a replayed one if they have recordings.
 pub fn environment(id: EnvironmentId, settings: &Settings) -> Box<dyn Environment> {
-    let settings = settings.clone();
-    Box::new(layered::Layered { id, settings })
+    let layered = layered::Layered {
+        id,
+        settings: settings.clone(),
+    };
+    match settings.recordings() {
+        None => Box::new(layered),
+        Some(recordings) => Box::new(replay::Replayed {
+            layered,
+            recordings,
+        }),
+    }
 }
 
 /// Returns all environments in table order.

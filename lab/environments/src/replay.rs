@@ -6,8 +6,9 @@
 //! of the environment is replaced by `-`. Decoder, runner, store and report are the real ones. Figures of
 //! the wall clock are scaled by the TSC rate of the replaying host.
 
-use crate::environment::Guest;
+use crate::environment::{Environment, Guest};
 use crate::launch::BootClock;
+use crate::layered::Layered;
 use crate::process_guest::{GuestCommand, ProcessGuest};
 use crate::recording::run_name;
 use crate::sim::{self, Contents, MachineGuest, ScriptMachine};
@@ -20,59 +21,68 @@ use trapline_model::layers::{self, Machine, Vmm};
 use trapline_model::{EnvironmentId, GuestConfig, Unavailable};
 use trapline_sim::listener::{Emulator, MachineOutput, ProgramObserver};
 use trapline_sim::script::Script;
-use trapline_sim::settings::Settings;
 
 /// Replays the recording in its first argument.
 const SCRIPT: &str = r#"cd "$0"; cat events >&3; cat errors >&2; cat console; . ./end"#;
 
-/// Checks that `recordings` contain the environment.
-///
-/// # Errors
-/// They do not.
-pub fn check(recordings: &Path, id: EnvironmentId) -> Result<(), Unavailable> {
-    match directory(recordings, id).is_dir() {
-        true => Ok(()),
-        false => {
-            let reason = format!("{} has no recording of {id}", recordings.display());
-            Err(Unavailable::new(reason).help("record it with TRAPLINE_RECORD"))
+/// An environment whose guests are recordings. Its facts are those of the layers that it stands for.
+pub struct Replayed {
+    /// The environment that was recorded.
+    pub layered: Layered,
+    /// Directory of the recordings.
+    pub recordings: PathBuf,
+}
+
+impl Environment for Replayed {
+    fn id(&self) -> EnvironmentId {
+        self.layered.id
+    }
+
+    fn check(&self, _: &GuestConfig) -> Result<(), Unavailable> {
+        match self.directory().is_dir() {
+            true => Ok(()),
+            false => {
+                let (recordings, id) = (self.recordings.display(), self.id());
+                let reason = format!("{recordings} has no recording of {id}");
+                Err(Unavailable::new(reason).help("record it with TRAPLINE_RECORD"))
+            }
         }
     }
-}
 
-/// Returns a guest that replays the recordings of `id`.
-///
-/// # Errors
-/// A part or program that the environment is made of is missing.
-pub fn launch(
-    recordings: &Path,
-    id: EnvironmentId,
-    settings: &Settings,
-    image: &GuestImage,
-    guest: &GuestConfig,
-) -> Result<Box<dyn Guest>, Error> {
-    let stack = id.stack();
-    let directory = directory(recordings, id);
-    let on_linux = stack.guest == layers::Guest::Linux || !stack.levels.is_empty();
-    if stack.machine == Machine::Host || !on_linux {
-        let exit_codes = match (stack.machine, stack.innermost().and_then(|level| level.vmm)) {
-            (Machine::Host, None) => ExitCodes::AGENT,
-            (Machine::Host, Some(Vmm::Trapline)) => ExitCodes::VMM,
-            _ => ExitCodes::QEMU,
-        };
-        let process = RecordedProcess {
-            directory,
-            exit_codes,
-        };
-        return Ok(Box::new(ProcessGuest::new(Box::new(process))));
+    fn facts(&self) -> Facts {
+        let mut facts = self.layered.facts();
+        let recordings = self.recordings.display().to_string();
+        facts.insert("replayed-from".to_owned(), recordings);
+        facts
     }
-    let contents = sim::contents(&stack, settings, image, guest)?;
-    let running = None;
-    let machine = Box::new(RecordedMachine { directory, running });
-    Ok(MachineGuest::boxed(machine, contents))
+
+    fn launch(&self, image: &GuestImage, guest: &GuestConfig) -> Result<Box<dyn Guest>, Error> {
+        let directory = self.directory();
+        let stack = self.id().stack();
+        let on_linux = stack.guest == layers::Guest::Linux || !stack.levels.is_empty();
+        if stack.machine == Machine::Host || !on_linux {
+            let exit_codes = match (stack.machine, stack.innermost().and_then(|level| level.vmm)) {
+                (Machine::Host, None) => ExitCodes::AGENT,
+                (Machine::Host, Some(Vmm::Trapline)) => ExitCodes::VMM,
+                _ => ExitCodes::QEMU,
+            };
+            let process = RecordedProcess {
+                directory,
+                exit_codes,
+            };
+            return Ok(Box::new(ProcessGuest::new(Box::new(process))));
+        }
+        let contents = sim::contents(&stack, &self.layered.settings, image, guest)?;
+        let running = None;
+        let machine = Box::new(RecordedMachine { directory, running });
+        Ok(MachineGuest::boxed(machine, contents))
+    }
 }
 
-fn directory(recordings: &Path, id: EnvironmentId) -> PathBuf {
-    recordings.join(id.name().replace('/', "-"))
+impl Replayed {
+    fn directory(&self) -> PathBuf {
+        self.recordings.join(self.id().name().replace('/', "-"))
+    }
 }
 
 /// Returns the command that replays the recording of a process that starts with `job`.

@@ -100,13 +100,7 @@ impl KnownPackages {
     /// # Errors
     /// `apt-cache` cannot be run.
     pub fn query() -> Result<Self, Error> {
-        let program = find_program("apt-cache").ok_or_else(|| not_installed("apt-cache"))?;
-        let probe = Probe {
-            depends: &PACKAGE_LISTS,
-            ..Probe::new(&program, &QUERY)
-        };
-        let output = probe.output()?;
-        Ok(Self(by_package(&output.stdout)))
+        Ok(Self(by_package(&apt_cache(&QUERY)?)))
     }
 
     /// Returns the names of all packages.
@@ -123,6 +117,19 @@ impl KnownPackages {
     pub fn dependencies(&self, package: &str) -> &[String] {
         self.0.get(package).map_or(&[], Vec::as_slice)
     }
+}
+
+/// Returns the output of `apt-cache`, which is cached until package lists change.
+///
+/// # Errors
+/// It cannot be run.
+fn apt_cache(arguments: &[&str]) -> Result<String, Error> {
+    let program = find_program("apt-cache").ok_or_else(|| not_installed("apt-cache"))?;
+    let probe = Probe {
+        depends: &PACKAGE_LISTS,
+        ..Probe::new(&program, arguments)
+    };
+    Ok(probe.output()?.stdout.clone())
 }
 
 /// Parses the output of `apt-cache depends`: each package begins a line, its dependencies follow indented.
@@ -186,8 +193,7 @@ fn dependencies(output: &str) -> impl Iterator<Item = &str> {
 /// # Errors
 /// `apt-cache` cannot be run.
 pub fn with_prefix(prefix: &str) -> Result<Vec<String>, Error> {
-    let output = run("apt-cache", &["pkgnames", prefix], Path::new("/"))?;
-    let names = String::from_utf8_lossy(&output.stdout);
+    let names = apt_cache(&["pkgnames", prefix])?;
     Ok(names.lines().map(str::to_owned).collect())
 }
 

@@ -42,7 +42,7 @@ pub use clock::Clock;
 pub use conditions::{Conditions, PerCpu};
 pub use config::{Config, InvalidConfig};
 pub use environment::EnvironmentId;
-pub use expand::{expand, Plan, PlannedBoot, Purpose, EXACT_BOOTS};
+pub use expand::{expand, Plan, PlannedBoot, Purpose};
 pub use guest_config::{
     Batching, Crossing, GuestConfig, GuestPath, MemoryPages, Peer, Population, Serial, Spaces,
     Switch, VcpuState, Wake,
@@ -52,7 +52,7 @@ pub use load::{Created, Load, Loads};
 pub use observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
 pub use overrides::{InvalidSetting, Overrides, UnsupportedSetting};
 pub use preset::Preset;
-pub use request::Request;
+pub use request::{Request, EXACT_BOOTS};
 pub use sched::{Sched, Scheduler};
 pub use scheduling::{Competitor, Halt, Pin, Scheduling, COMPETITOR, ENERGY};
 pub use settings::{FileOverride, Setting, SETTINGS};

@@ -2,13 +2,15 @@
 
 use crate::block;
 use crate::config::Config;
-use crate::expand::EXACT_BOOTS;
 use crate::irq;
 use crate::names;
 use crate::overrides::Overrides;
 use crate::populate;
 use crate::preset::Preset;
 use trapline_abi::{Need, Op, OpSet, Workload};
+
+/// Default boots of an environment on an exact clock: one for the figure, one for its proof.
+pub const EXACT_BOOTS: u32 = 2;
 
 /// A request for measurements.
 #[derive(Clone, Debug, PartialEq, Eq)]

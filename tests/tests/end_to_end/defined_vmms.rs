@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use trapline_tests::measurements::{cell, estimate, facts, fastest};
-use trapline_tests::run::{has, unavailable_reason, Place};
+use trapline_tests::run::{unavailable_reason, Place};
 use trapline_tests::{parts, root};
 
 /// Defines trapline-vmm twice, `plain` without its seccomp filter.
@@ -28,7 +28,7 @@ fn configure(place: &Place, text: &str) -> PathBuf {
 #[test]
 fn vmms_of_a_plan_are_measured_side_by_side() {
     let place = Place::new();
-    if !has("sim/kvm", "VMMs of a plan") {
+    if !place.has("sim/kvm", "VMMs of a plan") {
         return;
     }
     let plan = place.path().join("study.toml");
@@ -98,7 +98,7 @@ fn ready_definitions_are_valid() {
 fn assert_measured(pairs: &[[&str; 2]]) {
     let place = Place::new();
     copy_ready_definitions(&place);
-    if !has(pairs[0][0], "the definitions of QEMU") {
+    if !place.has(pairs[0][0], "the definitions of QEMU") {
         return;
     }
     let environments = pairs.concat().join(",");
@@ -134,7 +134,7 @@ fn baseline_and_profile_of_a_vmm_that_restarts_guests_after_a_reset() {
     let place = Place::new();
     let ready = std::fs::read_to_string(root().join("vmms/qemu.toml")).expect("readable file");
     configure(&place, &ready.replace("-no-reboot", ""));
-    if !has("sim/qemu-q35", "a VMM that starts its guest again") {
+    if !place.has("sim/qemu-q35", "a VMM that starts its guest again") {
         return;
     }
     let operations = ["--workload", "exits/port-out,exits/cpuid,boot"];
@@ -156,7 +156,7 @@ fn linux_guest_of_a_defined_vmm_is_measured() {
     let place = Place::new();
     copy_ready_definitions(&place);
     configure(&place, &definitions());
-    if !has("sim/qemu-q35/linux", "a Linux guest of a defined VMM") {
+    if !place.has("sim/qemu-q35/linux", "a Linux guest of a defined VMM") {
         return;
     }
     let environment = "sim/qemu-q35/linux";
@@ -189,7 +189,7 @@ fn linux_guest_of_a_defined_vmm_is_measured() {
 fn virtio_registers_on_pci_are_measured() {
     let place = Place::new();
     copy_ready_definitions(&place);
-    if !has("sim/qemu-q35", "virtio on PCI") {
+    if !place.has("sim/qemu-q35", "virtio on PCI") {
         return;
     }
     let both = "sim/qemu-q35,sim/qemu-pc";
@@ -213,7 +213,7 @@ fn notifications_of_virtio_devices_are_measured() {
     let ready = std::fs::read_to_string(root().join("vmms/qemu.toml")).expect("readable file");
     // Without a bus QEMU takes the last transport, which is not that at 0xfeb00000.
     configure(&place, &ready.replace(",bus=virtio-mmio-bus.0", ""));
-    if !has("sim/qemu-q35", "notifications of virtio devices") {
+    if !place.has("sim/qemu-q35", "notifications of virtio devices") {
         return;
     }
     let environments = "sim/kvm,sim/qemu-microvm,sim/qemu-q35";

@@ -74,6 +74,7 @@ fn check_image(json: &Value, environment: &str) {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn files_of_the_image_are_read_on_the_instruction_clock() {
     if !has_qemu("files of the image on the instruction clock") {
         return;
@@ -90,6 +91,7 @@ fn files_of_the_image_are_read_on_the_instruction_clock() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn files_of_the_image_are_read_on_this_host() {
     let place = Place::new();
     for environment in ["kvm", "process", "qemu-kvm"] {
@@ -103,6 +105,7 @@ fn files_of_the_image_are_read_on_this_host() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn files_of_a_linux_guest_are_read_on_the_instruction_clock() {
     let feature = "files of a Linux guest";
     if !has_qemu(feature) {
@@ -125,6 +128,7 @@ fn files_of_a_linux_guest_are_read_on_the_instruction_clock() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn files_in_memory_are_never_cold() {
     if !has_qemu("files in memory") {
         return;

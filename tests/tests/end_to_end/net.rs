@@ -44,6 +44,7 @@ fn check(json: &Value, environment: &str, operations: &[&str]) {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn exchanges_are_measured_on_the_instruction_clock() {
     if !has_qemu("a network") {
         return;
@@ -57,6 +58,7 @@ fn exchanges_are_measured_on_the_instruction_clock() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn linux_exchanges_bytes_over_vsock() {
     if !has_qemu("vsock") {
         return;
@@ -106,6 +108,7 @@ fn files_are_sent_by_linux_and_left_out_for_the_image() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn exchanges_between_guests_are_measured() {
     let place = Place::new();
     for environment in ["kvm", "process", "kvm/linux"] {
@@ -183,6 +186,7 @@ fn missing_network_is_reported() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn pings_and_datagrams_are_explained() {
     if !has_qemu("a network") {
         return;
@@ -245,6 +249,7 @@ fn is_loaded(module: &str) -> bool {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn packets_between_guests_are_exact_and_explained() {
     if !has_qemu("packets between guests") {
         return;

@@ -86,7 +86,7 @@ fn run_killed_ten_times_resumes_to_the_same_table() {
     if !has_qemu("resuming a run of sim") {
         return;
     }
-    let place = Place::new();
+    let place = Place::reproducing();
     let plan = written(&place, STUDY);
     let whole = place.run(&words(&place.path().join("whole.db"), &plan));
     assert_eq!(whole.status, Some(0), "{}", whole.stderr);
@@ -250,6 +250,7 @@ fn invalid_plan_is_reported_with_its_line() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn plans_of_the_repository_are_valid() {
     let place = Place::new();
     let plans = std::fs::read_dir(root().join("plans")).expect("directory of plans");

@@ -91,6 +91,7 @@ fn populating_a_guest_of_the_host_is_measured() {
 
 /// On exact clocks one fault is one exit, and figures are reproducible.
 #[test]
+#[ignore = "slow: make test-all"]
 fn each_page_on_the_simulated_machine_is_one_exit() {
     if !has_qemu("memory given on the simulated machine") {
         return;
@@ -125,6 +126,7 @@ fn each_page_on_the_simulated_machine_is_one_exit() {
 
 /// The profile lists functions of the VMM and the kernel, and adds up.
 #[test]
+#[ignore = "slow: make test-all"]
 fn profile_of_populating_adds_up() {
     if !has_qemu("the profile of giving memory") {
         return;

@@ -1,5 +1,6 @@
 //! Workload `system`: process operations on the host and on the instruction clock, and their profiles.
 
+use crate::shared::default_run;
 use serde_json::Value;
 use trapline_tests::measurements::{assert_measured, cell, facts, fastest, functions, total_insn};
 use trapline_tests::run::{has, Place};
@@ -43,68 +44,43 @@ fn check_order(json: &Value, environment: &str) {
 
 #[test]
 fn process_operations_are_measured_on_the_host() {
-    let json = Place::new().measure(&["--env", "host", "--workload", "system", "--boots", "2"]);
-    check_parts(&json, "host");
-    assert_eq!(cell(&json, "host", "fork")["ratio"], 1.0);
+    let json = &default_run().json;
+    check_parts(json, "host");
+    assert_eq!(cell(json, "host", "fork")["ratio"], 1.0);
 }
 
 /// At ring 3, where KVM emulates ring 0: the VMM has the address spaces.
 #[test]
 fn process_operations_of_the_image_are_measured_in_kvm() {
-    let place = Place::new();
-    if !has("kvm", "processes of the image on this host") {
-        return;
+    if has("kvm", "processes of the image on this host") {
+        check_parts(&default_run().json, "kvm");
     }
-    let json = place.measure(&["--env", "kvm", "--workload", "system", "--boots", "1"]);
-    check_parts(&json, "kvm");
 }
 
 #[test]
-fn process_operations_of_linux_are_exact() {
+fn process_operations_of_linux_and_of_the_image_are_in_order() {
     let feature = "processes on the instruction clock";
     if !has_qemu(feature) {
         return;
     }
-    let json = Place::new().measure(&["--env", "sim/linux", "--workload", "system,basic/getpid"]);
-    if let Some(reason) = cell(&json, "sim/linux", "fork")["skip"].as_str() {
-        return skip(feature, reason);
+    let json = &default_run().json;
+    for environment in ["sim/linux", "sim", "sim/kvm"] {
+        if has(environment, feature) {
+            check_order(json, environment);
+        }
     }
-    check_order(&json, "sim/linux");
-    check_exact(&json, "sim/linux");
-}
-
-/// Checks that two boots gave the same figures.
-fn check_exact(json: &Value, environment: &str) {
-    for operation in OPERATIONS {
-        let measured = cell(json, environment, operation);
-        assert_eq!(measured["flags"], serde_json::json!([]), "{measured:#}");
-        assert_eq!(measured["boots"], 2, "two boots are identical");
-    }
-}
-
-#[test]
-fn process_operations_of_the_image_are_exact() {
-    let feature = "processes of the image on the instruction clock";
-    if !has_qemu(feature) {
+    if !has("sim/kvm", feature) {
         return;
     }
-    let words = ["--env", "sim,sim/kvm", "--workload", "system,basic/getpid"];
-    let json = Place::new().measure(&words);
-    check_order(&json, "sim");
-    check_exact(&json, "sim");
-    if let Some(reason) = cell(&json, "sim/kvm", "fork")["skip"].as_str() {
-        return skip(feature, reason);
-    }
-    check_order(&json, "sim/kvm");
-    check_exact(&json, "sim/kvm");
     for operation in ["fork", "exec", "page-fault", "context-switch", "syscall"] {
-        let ratio = cell(&json, "sim/kvm", operation)["ratio"].as_f64().unwrap();
+        let ratio = cell(json, "sim/kvm", operation)["ratio"].as_f64().unwrap();
         assert!((ratio - 1.0).abs() < 0.05, "no exits: {operation} {ratio}");
     }
 }
 
 /// Each entry and exit loads CR3.
 #[test]
+#[ignore = "slow: make test-all"]
 fn isolated_kernels_execute_more_at_each_entry_and_exit() {
     let feature = "page-table isolation on the instruction clock";
     if !has_qemu(feature) {
@@ -139,12 +115,11 @@ fn isolated_kernels_execute_more_at_each_entry_and_exit() {
 #[test]
 fn process_operations_of_the_image_at_ring_3_are_measured() {
     let feature = "processes of the image at ring 3";
-    let place = Place::new();
     if !has("sim/process", feature) {
         return;
     }
-    let json = place.measure(&["--env", "sim/process", "--workload", "system"]);
-    let of = |operation| fastest(&json, "sim/process", operation);
+    let json = &default_run().json;
+    let of = |operation| fastest(json, "sim/process", operation);
     assert!(of("exec") > of("fork"), "exec includes a fork");
     assert!(of("make") > 8.0 * of("exec"), "a script has eight steps");
     assert!(of("context-switch") > of("pipe"), "{json:#}");
@@ -154,9 +129,17 @@ fn process_operations_of_the_image_at_ring_3_are_measured() {
         of("context-switch") <= 7_162.0,
         "1.1 times that of Linux: {json:#}"
     );
+}
+
+#[test]
+#[ignore = "slow: make test-all"]
+fn profiles_of_process_operations_at_ring_3_add_up() {
+    if !has("sim/process", "profiles of the image at ring 3") {
+        return;
+    }
     for operation in ["system/context-switch", "system/fork", "system/make"] {
-        let result = place.run(&["explain", "sim/process", operation, "--format", "json"]);
-        let json: Value = serde_json::from_str(&result.stdout).expect("JSON");
+        let words = ["explain", "sim/process", operation, "--format", "json"];
+        let json = Place::new().run(&words).json();
         assert_eq!(json["residual"], 0, "{operation}");
     }
 }
@@ -203,6 +186,7 @@ fn profile_of_a_page_fault_of_the_image_adds_up() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn profile_of_a_fork_includes_the_child() {
     let feature = "a fork's profile";
     if !has_qemu(feature) {

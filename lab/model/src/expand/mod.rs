@@ -26,9 +26,6 @@ use crate::request::{known_operations, Request};
 use crate::scheduling::Scheduling;
 use trapline_abi::{files, Job, OpSet, Workload};
 
-/// Default boots of an environment on the instruction clock: one for the figure, one for its proof.
-pub const EXACT_BOOTS: u32 = 2;
-
 /// Number of boots from which a run on the wall clock has an A/A control.
 pub const LONG: u32 = 8;
 

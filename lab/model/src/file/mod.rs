@@ -13,14 +13,13 @@ pub use schema::schema;
 
 use crate::config::Config;
 use crate::environment::EnvironmentId;
-use crate::expand::EXACT_BOOTS;
 use crate::irq;
 use crate::kernel_build;
 use crate::names;
 use crate::overrides::Overrides;
 use crate::packets::PacketRequest;
 use crate::preset::Preset;
-use crate::request::usual_operations;
+use crate::request::{usual_operations, EXACT_BOOTS};
 use crate::time;
 use crate::vmms;
 use serde::de::DeserializeOwned;

@@ -3,11 +3,11 @@
 use crate::config::Config;
 use crate::cpus;
 use crate::environment::EnvironmentId;
-use crate::expand::EXACT_BOOTS;
 use crate::kernel_build::{Place, Size};
 use crate::names;
 use crate::packets::{Direction, PacketRequest, Ring};
 use crate::preset::Preset;
+use crate::request::EXACT_BOOTS;
 use crate::settings::{Setting, ValueType, SETTINGS};
 use crate::vmms::{Console, ImageFormat, Transport};
 use serde_json::{json, Value};
