@@ -78,6 +78,7 @@ fn defaults_are_those_of_the_command_line() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of texts and errors")]
 fn errors_have_a_line_and_a_remedy() {
     let texts = [
         "",
