@@ -14,9 +14,7 @@ SKIPS := $(CURDIR)/target/skips.txt
 
 # Tests use the release profile with changes for our own crates: dependencies are compiled once.
 # All machines of the tests fit in the limit of snapshots: a machine that is removed has to be booted again.
-# Some tests wait for a guest that hangs, so there are more threads than CPUs.
-THREADS := $(shell echo $$(( $$(nproc) + 1 )))
-TEST := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) TRAPLINE_CACHE_LIMIT=16G RUST_TEST_THREADS=$(THREADS) \
+TEST := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) TRAPLINE_CACHE_LIMIT=16G \
 	cargo --config tests/profile.toml test --release
 # Random inputs in great numbers need optimization.
 FUZZ := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --release

@@ -153,13 +153,13 @@ mod tests {
     fn plugin_of_another_build_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("qemu");
-        std::fs::write(
-            &program,
-            "#!/bin/sh\necho 'trapline-profile: ready 1' >&2\n",
-        )
-        .unwrap();
-        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&program, executable).unwrap();
+        let text = directory.path().join("text");
+        std::fs::write(&text, "#!/bin/sh\necho 'trapline-profile: ready 1' >&2\n").unwrap();
+        // A child of another test that inherits a file open for writing makes its execution fail: another process writes it.
+        let install = std::process::Command::new("install")
+            .args([&text, &program])
+            .status();
+        assert!(install.unwrap().success());
         let version = "7.2".to_owned();
         let qemu = Qemu { program, version };
         let library = Path::new("/parts/plugin.so");
