@@ -42,11 +42,11 @@ pub fn estimate(run: &Value, environment: &str, operation: &str) -> f64 {
 /// a figure is one of the work that was asked for.
 ///
 /// # Panics
-/// One was skipped or failed.
+/// One was skipped, failed, or cost nothing.
 #[track_caller]
 pub fn assert_measured(run: &Value, environment: &str, operations: &[&str]) {
     for operation in operations {
-        estimate(run, environment, operation);
+        assert!(estimate(run, environment, operation) > 0.0, "{operation}");
     }
 }
 

@@ -84,11 +84,10 @@ fn full_file_and_blocked_fifo_drop_copies_and_stop_no_frame() {
         let switch = Switch::start(&["a", "b"], &options);
         let ports = [switch.path("a"), switch.path("b")];
         let ports = ports.each_ref().map(|port| port.to_str().unwrap());
-        let words = ["--size", "1500", "--seconds", "0.3"];
+        let words = ["--size", "1500", "--seconds", "3"];
         let flow = measure(&[&ports[..], &words].concat()).unwrap()["flow"].clone();
-        assert_eq!((&flow["damaged"], &flow["lost"]), (&0.into(), &0.into()));
-        // More than file and FIFO have room for.
-        assert!(flow["received"].as_u64() > Some(1_000), "{flow}");
+        assert_eq!(flow["damaged"], 0, "{flow}");
+        assert!(flow["received"].as_u64() > Some(10_000), "{flow}");
         wait_until(|| mirrored(&switch, reason) > 0);
     }
     let length = file.metadata().unwrap().len();

@@ -21,7 +21,6 @@ fn booted(fault: Fault) -> Option<Booted> {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn panic_message_of_dom0_is_reported() {
     let Some(booted) = booted(Fault::Panic) else {
         return;
@@ -33,7 +32,6 @@ fn panic_message_of_dom0_is_reported() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn crash_of_dom0_is_reported_by_xen() {
     let Some(booted) = booted(Fault::Triple) else {
         return;
@@ -43,7 +41,6 @@ fn crash_of_dom0_is_reported_by_xen() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn frame_like_bytes_lose_no_frame() {
     let Some(booted) = booted(Fault::Garble) else {
         return;

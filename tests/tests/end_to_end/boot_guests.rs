@@ -16,18 +16,11 @@ fn operations(workloads: &[Workload]) -> OpSet {
     all.fold(0, |set, op| set | op.bit())
 }
 
-/// Boots `id` with three workloads, if it is ready, and checks the invariants of its observation.
+/// Boots `id`, if it is ready, and checks the invariants of its observation.
 fn whole(id: EnvironmentId) -> Option<Observation> {
-    booted(
-        id,
-        operations(&[Workload::Basic, Workload::Exits, Workload::Boot]),
-    )
-}
-
-/// Boots `id` with the operations `wanted`, as [`whole`] does.
-fn booted(id: EnvironmentId, wanted: OpSet) -> Option<Observation> {
     let settings = settings(&parts());
     let environment = ready(id, &settings)?;
+    let wanted = operations(&[Workload::Basic, Workload::Exits, Workload::Boot]);
     let plan = planned(id, wanted);
     let booted = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap();
     if let Some(trouble) = booted.error {
@@ -138,14 +131,11 @@ fn sim_qemu_kvm_boots() {
 #[test]
 #[ignore = "slow: make test-all"]
 fn sim_xen_hvm_boots() {
-    // QEMU in another domain handles it.
-    let ports = [Op::PortOut, Op::PortEmulated];
-    let wanted = ports.map(Op::bit).into_iter().sum::<OpSet>();
-    let wanted = wanted | Op::Cpuid.bit() | Op::EventChannel.bit();
-    let Some(observation) = booted(EnvironmentId::SIM_XEN_HVM, wanted) else {
+    let Some(observation) = whole(EnvironmentId::SIM_XEN_HVM) else {
         return;
     };
-    for op in ports {
+    // QEMU in another domain handles it.
+    for op in [Op::PortOut, Op::PortEmulated] {
         let port = least(&observation, op);
         assert!(port > 4.0 * least(&observation, Op::Cpuid), "{op:?} {port}");
     }

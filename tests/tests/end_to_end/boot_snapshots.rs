@@ -117,7 +117,6 @@ fn sealed(state: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn concurrent_users_of_a_machine_boot_it_once() {
     let directory = tempfile::tempdir().unwrap();
     let Some(settings) = own_cache(directory.path()) else {
@@ -134,7 +133,6 @@ fn concurrent_users_of_a_machine_boot_it_once() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn full_or_read_only_cache_changes_no_figure() {
     let directory = tempfile::tempdir().unwrap();
     let Some(mut settings) = own_cache(directory.path()) else {

@@ -61,7 +61,6 @@ fn skipped(output: &[u8]) -> Vec<(String, String)> {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn simulated_machine_and_host_conform() {
     if !has_qemu("conformance on the simulated machine") {
         return;
@@ -142,7 +141,6 @@ fn on_nova(environment: EnvironmentId) -> BTreeMap<String, Vec<String>> {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn nova_conforms() {
     let environments = [EnvironmentId::SIM_NOVA, EnvironmentId::SIM_VMX_NOVA];
     let available = environments
@@ -164,7 +162,6 @@ fn nova_conforms() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn floor_is_measured_with_kvm() {
     if !has_qemu("the floor on the simulated machine") {
         return;

@@ -115,7 +115,6 @@ fn vmm_that_exits_without_output_is_reported() {
 
 /// Its children are killed, too.
 #[test]
-#[ignore = "slow: make test-all"]
 fn hanging_vmm_is_killed_early() {
     let vmm = r#"sh -c 'echo waiting; sh -c "sleep 1000; true" "$0"; true' {image} {cmdline}"#;
     let words = ["sh was killed after 20 s", "waiting"];
@@ -136,7 +135,6 @@ fn flooding_vmm_is_killed() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn hanging_vmm_on_the_simulated_machine_is_reported() {
     if !has_machine("a VMM that hangs on the simulated machine") {
         return;
@@ -159,7 +157,6 @@ fn has_machine(feature: &str) -> bool {
 /// The boot of a guest begins with the VMM's own exec, not with that of a script before it, which would double it. The
 /// exec itself costs more in a shell than in a new process.
 #[test]
-#[ignore = "slow: make test-all"]
 fn script_before_a_vmm_is_no_part_of_the_boot() {
     if !has_machine("a script that starts a VMM on the simulated machine") {
         return;
@@ -256,7 +253,6 @@ fn bzimage_boots_through_its_real_mode_entry() {
 
 /// Compares the fastest batch, since timer interrupts of the machine slow others down.
 #[test]
-#[ignore = "slow: make test-all"]
 fn custom_vmm_has_the_figures_of_the_built_in_one() {
     if !has_machine("a VMM given with --vmm on the simulated machine") {
         return;
@@ -287,7 +283,6 @@ fn custom_vmm_has_the_figures_of_the_built_in_one() {
 
 /// The VMM ends without a `HOME`, also where its mappings are read.
 #[test]
-#[ignore = "slow: make test-all"]
 fn profile_of_a_custom_vmm_adds_up() {
     let feature = "the profile of a VMM given with --vmm";
     if !has_machine(feature) {

@@ -44,7 +44,6 @@ fn run(vmms: &[programs::Program]) -> Vec<programs::Output> {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn distribution_kernel_uses_disks_of_both_engines() {
     let line = "trapline-disk=vda trapline-disk=vdb";
     let disks = |first, second| vmm(line, &["--disk", first, "--disk", second]);
@@ -77,9 +76,8 @@ fn last(console: &str, word: &str) -> Option<u64> {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn flushed_data_survives_a_killed_vmm() {
-    let killed = |disk| vmm("trapline-journal=vda", &["--seconds", "1", "--disk", disk]);
+    let killed = |disk| vmm("trapline-journal=vda", &["--seconds", "2", "--disk", disk]);
     let outputs = run(&[killed("/disk,engine=uring"), killed("/disk,engine=pool")]);
     let mut stable = 0;
     for output in outputs {

@@ -241,7 +241,6 @@ fn difference_of_identical_profiles_is_empty() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn two_settings_of_one_environment_are_compared() {
     if !has_qemu("profiles of two settings") {
         return;

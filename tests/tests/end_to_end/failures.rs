@@ -237,7 +237,6 @@ fn killed_part_is_reported() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn hanging_part_is_killed() {
     let reason = format!("timed out after {TIMEOUT_SECONDS} s");
     assert_broken_parts_fail("#!/bin/sh\nexec sleep 1000\n", &[&reason]);

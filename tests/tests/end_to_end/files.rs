@@ -74,7 +74,6 @@ fn check_image(json: &Value, environment: &str) {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn files_of_the_image_are_read_on_the_instruction_clock() {
     if !has_qemu("files of the image on the instruction clock") {
         return;
@@ -86,12 +85,12 @@ fn files_of_the_image_are_read_on_the_instruction_clock() {
             skip("files of the image", reason);
             continue;
         }
+        assert_measured(&json, environment, &OPERATIONS);
         check_image(&json, environment);
     }
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn files_of_the_image_are_read_on_this_host() {
     let place = Place::new();
     for environment in ["kvm", "process", "qemu-kvm"] {
@@ -105,30 +104,22 @@ fn files_of_the_image_are_read_on_this_host() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn files_of_a_linux_guest_are_read_on_the_instruction_clock() {
     let feature = "files of a Linux guest";
     if !has_qemu(feature) {
         return;
     }
     let environment = "sim/kvm/linux";
-    let operations = ["open", "read-1m-warm", "read-4k-cold", "write-4k-fsync"];
-    let selection = operations.map(|operation| format!("files/{operation}"));
-    let words = ["--env", environment, "--workload", &selection.join(",")];
-    let json = Place::new().measure(&words);
-    for operation in operations {
-        let measured = cell(&json, environment, operation);
-        if let Some(reason) = measured["skip"].as_str() {
-            return skip(feature, reason);
-        }
-        assert!(measured["estimate"].is_number(), "{measured:#}");
+    let json = measure(&Place::new(), environment, &[]);
+    if let Some(reason) = cell(&json, environment, "open")["skip"].as_str() {
+        return skip(feature, reason);
     }
+    assert_measured(&json, environment, &OPERATIONS);
     let cold = fact(&json, environment, "read-4k-cold");
     assert!(count(&cold, "read from the disk") >= count(&cold, "pages needed"));
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn files_in_memory_are_never_cold() {
     if !has_qemu("files in memory") {
         return;

@@ -62,7 +62,6 @@ fn unchanged_figures_pass() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn one_instruction_is_a_change_without_tolerance() {
     if !has_qemu("a change against a baseline of sim") {
         return;

@@ -13,7 +13,7 @@ use trapline_tests::boots::{planned, ready};
 use trapline_tests::settings;
 
 /// Rounds of accesses.
-const ROUNDS: u32 = 500;
+const ROUNDS: u32 = 2_000;
 const ROUNDS_ON_XEN: u32 = 20;
 
 /// Addresses without memory.
@@ -129,7 +129,6 @@ fn assert_served(id: EnvironmentId, rounds: u32) {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn random_accesses_are_served_on_kvm_and_on_nova() {
     for id in [
         EnvironmentId::SIM_KVM,

@@ -30,7 +30,6 @@ fn streams(place: &Place, environment: &str) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn distribution_kernel_on_sim_kvm_is_reproducible() {
     if !has_qemu(FEATURE) || !has(LINUX_GUEST, FEATURE) {
         return;
@@ -102,7 +101,6 @@ fn two_cpus_on_sim_kvm_are_reproducible() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn linux_guest_on_the_host_measures_or_reports_why_not() {
     let place = Place::new();
     let mut environments = vec!["qemu-tcg/linux", "uml"];

@@ -115,7 +115,6 @@ fn panic_message_is_reported() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn hanging_guest_is_killed_at_its_deadline() {
     for id in WITH_CUSTOM {
         assert_reported(id, Fault::Hang, 2, &["timed out after 2 s and was killed"]);
@@ -160,7 +159,6 @@ fn triple_fault_is_reported() {
 
 /// If a byte takes many instructions, the deadline expires first.
 #[test]
-#[ignore = "slow: make test-all"]
 fn console_flood_is_bounded() {
     for id in WITH_CUSTOM {
         assert_reported(

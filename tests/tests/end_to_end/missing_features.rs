@@ -203,7 +203,6 @@ fn stripped(mut elf: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn stripped_programs_are_profiled_as_one_entry() {
     for (part, environment, operation, name) in [
         ("trapline-image", "sim", "basic/getpid", "guest"),

@@ -39,12 +39,11 @@ fn check(json: &Value, environment: &str, operations: &[&str]) {
         if let Some(reason) = cell["skip"].as_str() {
             return skip("a network", reason);
         }
-        assert!(cell["estimate"].is_number(), "{cell:#}");
+        assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
     }
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn exchanges_are_measured_on_the_instruction_clock() {
     if !has_qemu("a network") {
         return;
@@ -58,7 +57,6 @@ fn exchanges_are_measured_on_the_instruction_clock() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn linux_exchanges_bytes_over_vsock() {
     if !has_qemu("vsock") {
         return;
@@ -101,14 +99,13 @@ fn files_are_sent_by_linux_and_left_out_for_the_image() {
             Some(reason) => skip("a network", reason),
             None => {
                 assert_ne!(environment, "process");
-                assert!(cell["estimate"].is_number(), "{cell:#}");
+                assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
             }
         }
     }
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn exchanges_between_guests_are_measured() {
     let place = Place::new();
     for environment in ["kvm", "process", "kvm/linux"] {
@@ -140,7 +137,7 @@ fn linux_guests_exchange_bytes_and_send_packets() {
         let cells = json["cells"].as_array().expect("list");
         assert_eq!(cells.len(), selection.split(',').count());
         for cell in cells {
-            assert!(cell["estimate"].is_number(), "{cell:#}");
+            assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
         }
     }
 }
@@ -162,7 +159,7 @@ fn other_workloads_of_a_run_with_a_network_are_measured() {
     let cell = cell.expect("cell of the operation");
     match cell["skip"].as_str() {
         Some(reason) => skip("kvm", reason),
-        None => assert!(cell["estimate"].is_number(), "{cell:#}"),
+        None => assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}"),
     }
 }
 
@@ -186,7 +183,6 @@ fn missing_network_is_reported() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn pings_and_datagrams_are_explained() {
     if !has_qemu("a network") {
         return;
@@ -214,7 +210,7 @@ fn packets(place: &Place, environment: &str, words: &[&str]) -> Option<()> {
     }
     assert_eq!(cells.len(), 3);
     for cell in cells {
-        assert!(cell["estimate"].is_number(), "{cell:#}");
+        assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}");
     }
     if words.contains(&"--path") {
         return Some(());
@@ -249,7 +245,6 @@ fn is_loaded(module: &str) -> bool {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn packets_between_guests_are_exact_and_explained() {
     if !has_qemu("packets between guests") {
         return;
@@ -301,7 +296,7 @@ fn tap_and_switch_are_measured_in_one_boot() {
     for cell in json["cells"].as_array().expect("list") {
         match cell["skip"].as_str() {
             Some(reason) => skip("a network", reason),
-            None => assert!(cell["estimate"].is_number(), "{cell:#}"),
+            None => assert!(cell["estimate"].as_f64() > Some(0.0), "{cell:#}"),
         }
     }
 }

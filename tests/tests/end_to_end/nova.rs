@@ -63,7 +63,6 @@ fn other_files_are_no_hypervisor() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn figures_are_exact_and_explained() {
     let place = Place::reproducing();
     if !has("sim/nova", "figures") {
@@ -95,7 +94,6 @@ fn figures_are_exact_and_explained() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn figures_on_the_machine_with_vmx_are_exact_and_explained() {
     let place = Place::reproducing();
     if !has("sim-vmx/nova", "figures") {
@@ -114,7 +112,6 @@ fn figures_on_the_machine_with_vmx_are_exact_and_explained() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn linux_guest_is_measured() {
     let place = Place::new();
     if !has("sim/nova/linux", "a Linux guest") {
@@ -141,7 +138,6 @@ fn linux_guest_is_measured() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn boot_stages_begin_at_the_reset() {
     let place = Place::new();
     if !has("sim/nova", "boot stages") {
@@ -180,7 +176,6 @@ fn boot_stages_begin_at_the_reset() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn baseline_of_nova_is_met() {
     let place = Place::new();
     if !has("sim/nova", "baselines") {

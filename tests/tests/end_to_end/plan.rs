@@ -250,7 +250,6 @@ fn invalid_plan_is_reported_with_its_line() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn plans_of_the_repository_are_valid() {
     let place = Place::new();
     let plans = std::fs::read_dir(root().join("plans")).expect("directory of plans");

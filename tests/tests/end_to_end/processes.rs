@@ -57,8 +57,17 @@ fn process_operations_of_the_image_are_measured_in_kvm() {
     }
 }
 
+/// Checks that two boots gave the same figures.
+fn check_exact(json: &Value, environment: &str) {
+    for operation in OPERATIONS {
+        let measured = cell(json, environment, operation);
+        assert_eq!(measured["flags"], serde_json::json!([]), "{measured:#}");
+        assert_eq!(measured["boots"], 2, "two boots are identical");
+    }
+}
+
 #[test]
-fn process_operations_of_linux_and_of_the_image_are_in_order() {
+fn process_operations_of_linux_and_of_the_image_are_exact_and_in_order() {
     let feature = "processes on the instruction clock";
     if !has_qemu(feature) {
         return;
@@ -67,6 +76,7 @@ fn process_operations_of_linux_and_of_the_image_are_in_order() {
     for environment in ["sim/linux", "sim", "sim/kvm"] {
         if has(environment, feature) {
             check_order(json, environment);
+            check_exact(json, environment);
         }
     }
     if !has("sim/kvm", feature) {
@@ -80,7 +90,6 @@ fn process_operations_of_linux_and_of_the_image_are_in_order() {
 
 /// Each entry and exit loads CR3.
 #[test]
-#[ignore = "slow: make test-all"]
 fn isolated_kernels_execute_more_at_each_entry_and_exit() {
     let feature = "page-table isolation on the instruction clock";
     if !has_qemu(feature) {
@@ -132,7 +141,6 @@ fn process_operations_of_the_image_at_ring_3_are_measured() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn profiles_of_process_operations_at_ring_3_add_up() {
     if !has("sim/process", "profiles of the image at ring 3") {
         return;
@@ -186,7 +194,6 @@ fn profile_of_a_page_fault_of_the_image_adds_up() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn profile_of_a_fork_includes_the_child() {
     let feature = "a fork's profile";
     if !has_qemu(feature) {

@@ -82,7 +82,6 @@ fn assert_status(output: &Output, status: i32) {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn ci_workflow_finds_the_change() {
     if !has_qemu(SUBJECT) {
         return;

@@ -72,7 +72,6 @@ fn call_stacks_are_exported_completely() {
 
 /// The debug files of libc, which QEMU uses, are installed on many hosts.
 #[test]
-#[ignore = "slow: make test-all"]
 fn source_lines_come_from_debug_files() {
     let place = Place::new();
     let words = ["--lines"];

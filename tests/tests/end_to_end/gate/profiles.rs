@@ -80,7 +80,6 @@ fn below<'a>(output: &'a str, operation: &str) -> Vec<&'a str> {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn function_that_gained_instructions_is_named() {
     let place = Place::new();
     let Some(file) = baseline_with_profiles(&place, "a function that gained instructions") else {
@@ -109,7 +108,6 @@ fn function_that_gained_instructions_is_named() {
 }
 
 #[test]
-#[ignore = "slow: make test-all"]
 fn change_of_the_vmm_loop_is_named() {
     let feature = "a change of the VMM's loop";
     if !has_qemu(feature) {

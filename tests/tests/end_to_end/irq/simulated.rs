@@ -67,7 +67,6 @@ fn handler_only_reads_the_clock() {
 
 /// Two vCPUs that never halt share a CPU.
 #[test]
-#[ignore = "slow: make test-all"]
 fn busy_co_tenant_delays_interrupts() {
     if !has_qemu("a second guest on the simulated machine") {
         return;
@@ -153,7 +152,6 @@ fn latest(interrupts: &Value) -> Vec<(f64, Vec<Option<f64>>)> {
 /// latencies: they are the same without the plugin, and the report lists the missing stages.
 #[expect(clippy::too_many_lines, reason = "one run serves all checks")]
 #[test]
-#[ignore = "slow: make test-all"]
 fn every_stage_of_a_guest_timer_is_traced() {
     if !has_qemu("interrupts that are followed") {
         return;
