@@ -269,6 +269,7 @@ impl Link for PacketSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::pin_to_current_cpu;
     use crate::interface;
     use std::process::Command;
     use trapline_abi::packet::Frames;
@@ -300,8 +301,10 @@ mod tests {
         );
     }
 
-    /// Returns a sender to a receiver, both at the loopback device.
+    /// Returns a sender to a receiver, both at the loopback device. That queues frames by CPU: those that are sent on another,
+    /// as by the timer of a queueing discipline, could overtake.
     fn sender() -> Sender<PacketSocket> {
+        pin_to_current_cpu().unwrap();
         let mut receiving = PacketSocket::open(LOOPBACK).unwrap();
         std::thread::spawn(move || Receiver::default().serve(&mut receiving));
         Sender::new(PacketSocket::open(LOOPBACK).unwrap()).unwrap()

@@ -328,4 +328,23 @@ mod tests {
         assert!(stored > 5);
         assert_eq!(store.load(run).unwrap().observations.len(), stored);
     }
+
+    /// The order of boots is random, that of columns is not.
+    #[test]
+    fn vmms_that_are_not_defined_are_in_the_order_of_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&folder.path().join("runs.db")).unwrap();
+        let run = store.begin_run(&NewRun::default()).unwrap();
+        for (replicate, name) in [(0, "sim/filtered"), (1, "sim/early")] {
+            let boot = trapline_model::testing::boot(EnvironmentId::HOST, replicate, []);
+            store.add_observation(run, &boot).unwrap();
+            let sql = "UPDATE boots SET environment = ?1 WHERE replicate = ?2";
+            let changed = store.connection.execute(sql, (name, replicate));
+            assert_eq!(changed, Ok(1));
+        }
+        let observations = store.load(run).unwrap().observations;
+        let [first, second] = [0, 1].map(|boot| observations[boot].environment);
+        assert_eq!([first.name(), second.name()], ["sim/filtered", "sim/early"]);
+        assert!(second < first, "columns are in the order of boots");
+    }
 }

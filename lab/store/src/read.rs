@@ -45,6 +45,7 @@ pub fn load(connection: &mut Connection, run: RunId) -> Result<Run, Problem> {
         )
         .optional()?
         .ok_or(Problem::NoSuchRun(run.0))??;
+    name_environments(&view, run)?;
     Ok(Run {
         info,
         observations: observations(&view, run)?,
@@ -52,6 +53,15 @@ pub fn load(connection: &mut Connection, run: RunId) -> Result<Run, Problem> {
         builds: builds::of(&view, run)?,
         trials: trials::of(&view, run)?,
     })
+}
+
+/// Gives VMMs that are not defined here their places in tables: by name, as plans define them, not by their first boot,
+/// which is random.
+fn name_environments(connection: &Connection, run: RunId) -> Result<(), Problem> {
+    let sql = "SELECT environment FROM boots WHERE run = ?1
+               UNION SELECT environment FROM skips WHERE run = ?1 ORDER BY environment";
+    collect(connection, sql, run.0, |row| environment(row.get(0)?))?;
+    Ok(())
 }
 
 fn run_info(row: &Row<'_>) -> Result<RunInfo, Problem> {
