@@ -1,47 +1,61 @@
-//! Markers: no-op instructions at the begin and end of a measured batch, which the plugin of a
-//! simulated machine recognises.
+//! Markers: instructions without effect at the begin and end of a measured batch and at the stages of a boot, which the
+//! instrumentation of a simulated machine recognises. They are executed with and without it.
 //!
-//! A marker is `nop dword [rax + rax + displacement]` of 8 bytes (Intel SDM volume 2, NOP) with a
-//! displacement that compilers do not emit. It counts as one instruction, with or without the
-//! plugin.
+//! Markers of a batch are `xchg bx, bx` with segment prefixes, which a register operand ignores, and which no compiler
+//! emits (Intel SDM volume 2, section 2.1.1 and XCHG). It is the magic breakpoint of Bochs, at which its debugger stops.
+//! Markers of stages are `nop dword [rax + rax + displacement]` (NOP), which has room for a number. All have 8 bytes.
 
 use crate::record::Stage;
 
-/// Bytes before the kind.
-pub const HEAD: [u8; 4] = [0x0f, 0x1f, 0x84, 0x00];
+/// Bytes of a marker of a batch before the kind, and between it and the registers.
+const BATCH: ([u8; 4], [u8; 2]) = ([0x2e, 0x3e, 0x2e, 0x3e], [0x66, 0x87]);
 
-/// Bytes after the kind.
-pub const TAIL: [u8; 3] = [0x00, 0x70, 0x7a];
+/// Bytes of a marker of a stage before the kind, and after the stage.
+const NOP: ([u8; 4], [u8; 2]) = ([0x0f, 0x1f, 0x84, 0x00], [0x70, 0x7a]);
 
-/// Marker without a meaning, used in calibration.
-pub const IDLE: u8 = 0;
+/// Marker without a meaning, used in calibration: it exchanges `cx` with itself.
+pub const IDLE: u8 = 0x64;
 
 /// Precedes the first instruction of a batch.
-pub const BEGIN: u8 = 1;
+pub const BEGIN: u8 = 0x26;
 
 /// Follows the last instruction of a batch.
-pub const END: u8 = 2;
+pub const END: u8 = 0x36;
 
 /// Follows a reading of the clock at a stage of the boot. The number of the stage follows the
 /// kind. See [`crate::stamp!`].
 pub const STAGE: u8 = 3;
+
+/// Returns the last byte of a marker of a batch: its registers.
+pub const fn registers(kind: u8) -> u8 {
+    match kind {
+        IDLE => 0xc9,
+        _ => 0xdb,
+    }
+}
+
+/// Returns the marker of a batch of this kind.
+pub const fn of_batch(kind: u8) -> [u8; 8] {
+    let ([a, b, c, d], [f, g]) = BATCH;
+    [a, b, c, d, kind, f, g, registers(kind)]
+}
 
 /// Instructions from the first reading of the clock of a batch to the second, without those
 /// between the markers: `rdtsc`, `lfence`, two moves and the marker before the batch, the marker
 /// and `lfence` after it.
 pub const OVERHEAD: u64 = 7;
 
-/// Returns the kind of marker that an instruction is.
+/// Returns the kind of the marker of a batch that an instruction is.
 pub fn kind(bytes: &[u8]) -> Option<u8> {
-    let rest = bytes.strip_prefix(&HEAD)?;
-    let (kind, tail) = rest.split_first()?;
-    (tail == TAIL).then_some(*kind)
+    [BEGIN, END, IDLE]
+        .into_iter()
+        .find(|kind| bytes == of_batch(*kind))
 }
 
 /// Returns the stage that an instruction marks.
 pub fn stage(bytes: &[u8]) -> Option<Stage> {
-    match bytes.strip_prefix(&HEAD)? {
-        [STAGE, number, tail @ ..] if *tail == TAIL[1..] => {
+    match bytes.strip_prefix(&NOP.0)? {
+        [STAGE, number, tail @ ..] if *tail == NOP.1 => {
             Stage::ALL.get(usize::from(*number)).copied()
         }
         _ => None,
@@ -65,10 +79,14 @@ mod tests {
 
     #[test]
     fn markers_are_recognised_and_padding_is_not() {
-        let bytes = [0x0f, 0x1f, 0x84, 0x00, BEGIN, 0x00, 0x70, 0x7a];
-        assert_eq!(kind(&bytes), Some(BEGIN));
-        assert_eq!(kind(&bytes[..7]), None);
-        // Padding of assemblers.
+        for wanted in [BEGIN, END, IDLE] {
+            let bytes = of_batch(wanted);
+            assert_eq!(kind(&bytes), Some(wanted));
+            assert_eq!(kind(&bytes[..7]), None);
+            assert_eq!(stage(&bytes), None);
+        }
+        // `xchg bx, bx` alone, and padding of assemblers.
+        assert_eq!(kind(&[0x66, 0x87, 0xdb]), None);
         assert_eq!(kind(&[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0]), None);
         assert_eq!(kind(&[]), None);
     }

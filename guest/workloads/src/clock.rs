@@ -1,6 +1,7 @@
 //! The clock around a batch, and the loop within it.
 
 use core::arch::asm;
+use trapline_abi::marker;
 
 /// Reads the clock: the time stamp counter, ordered after previous and before later instructions
 /// (Intel SDM volume 2, RDTSC: lfence on both sides).
@@ -31,9 +32,9 @@ pub(crate) fn begin_batch<const KIND: u8>() -> Begun {
     // SAFETY: reads a counter, as in `ticks`; the marker is a no-op.
     unsafe {
         asm!("lfence", "rdtsc", "lfence", "mov {low}, rax", "mov {high}, rdx",
-             ".byte 0x0f, 0x1f, 0x84, 0x00, {kind}, 0x00, 0x70, 0x7a",
-             kind = const KIND, low = out(reg) low, high = out(reg) high,
-             out("rax") _, out("rdx") _, options(nostack, nomem, preserves_flags));
+             ".byte 0x2e, 0x3e, 0x2e, 0x3e, {kind}, 0x66, 0x87, {registers}",
+             kind = const KIND, registers = const marker::registers(KIND),
+             low = out(reg) low, high = out(reg) high, out("rax") _, out("rdx") _, options(nostack, nomem, preserves_flags));
     }
     Begun { low, high }
 }
@@ -48,9 +49,9 @@ pub(crate) fn end_batch<const KIND: u8>(begun: Begun) -> (u64, u64) {
     // SAFETY: reads a counter, as in `ticks`; the marker is a no-op.
     unsafe {
         asm!("/* {low} {high} */",
-             ".byte 0x0f, 0x1f, 0x84, 0x00, {kind}, 0x00, 0x70, 0x7a",
+             ".byte 0x2e, 0x3e, 0x2e, 0x3e, {kind}, 0x66, 0x87, {registers}",
              "lfence", "rdtsc", "lfence",
-             kind = const KIND, low = inout(reg) low, high = inout(reg) high,
+             kind = const KIND, registers = const marker::registers(KIND), low = inout(reg) low, high = inout(reg) high,
              out("rax") end_low, out("rdx") end_high,
              options(nostack, nomem, preserves_flags));
     }

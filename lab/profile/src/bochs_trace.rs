@@ -1,7 +1,9 @@
 //! Windows from the instruction trace of Bochs's debugger, which prints every instruction with
-//! address and bytes before it is executed. Markers are recognized by their bytes.
+//! address and bytes before it is executed. It stops after a marker at the begin of a batch, and traces to that at its
+//! end, which is recognized by its bytes.
 //!
 //! ```text
+//! Tracing enabled for CPU0
 //! (0).[2023192804] [0x0000029c3c15] 0008:0000000000114c15 (unk. ctxt): mov rcx, rdx  ; 4889d1
 //! (0).[2023192810] ??? (physical address not available)
 //! ```
@@ -18,6 +20,9 @@ use trapline_abi::marker;
 
 /// Start of each line that is a tick.
 const PREFIX: &[u8] = b"(0).[";
+
+/// Start of the line that follows the marker at the begin of a batch.
+const BEGIN: &[u8] = b"Tracing enabled";
 
 /// VMLAUNCH and VMRESUME (Intel SDM volume 3, chapter 31).
 const GUEST_ENTRIES: [[u8; 3]; 2] = [[0x0f, 0x01, 0xc2], [0x0f, 0x01, 0xc3]];
@@ -74,6 +79,9 @@ impl TraceReader {
     fn line(&mut self, line: &[u8]) {
         let Some(tick) = line.strip_prefix(PREFIX) else {
             // Other output of the debugger.
+            if line.starts_with(BEGIN) {
+                self.begin();
+            }
             return;
         };
         match parse_insn(tick) {
@@ -88,7 +96,7 @@ impl TraceReader {
     fn execute(&mut self, insn: &TracedInsn) {
         let bytes = &insn.bytes[..insn.length];
         match marker::kind(bytes) {
-            Some(marker::BEGIN) => return self.begin(),
+            Some(marker::BEGIN) => return self.fail(FormatError::Marker(MarkerError::Nested)),
             Some(marker::END) => return self.end(),
             _ => {}
         }
@@ -197,14 +205,14 @@ mod tests {
 
     /// A batch with one exit, in the format of Bochs 2.7.
     const TRACE: &str = "\
-Next at t=9\n\
-(0).[10] [0x0000029c3c0d] 0008:0000000000114c0d (unk. ctxt): nop  ; 0f1f84000100707a\n\
+Next at t=10\n\
+Tracing enabled for CPU0\n\
 (0).[11] [0x0000029c3c36] 0008:0000000000114c36 (unk. ctxt): out dx, al  ; ee\n\
 (0).[12] [0x00000c0513ae] 0010:ffffffffc03513ae (unk. ctxt): jbe .+10  ; 760a\n\
 (0).[13] ??? (physical address not available)\n\
 (0).[14] [0x00000c0513a8] 0010:ffffffffc03513a8 (unk. ctxt): vmresume  ; 0f01c3\n\
 (0).[15] [0x0000029c3c37] 0008:0000000000114c37 (unk. ctxt): dec r8  ; 49ffc8\n\
-(0).[16] [0x0000029c3c3c] 0008:0000000000114c3c (unk. ctxt): nop  ; 0f1f84000200707a\n\
+(0).[16] [0x0000029c3c3c] 0008:0000000000114c3c (unk. ctxt): xchg bx, bx  ; 2e3e2e3e366687db\n\
 (0).[17] [0x0000029c3c44] 0008:0000000000114c44 (unk. ctxt): lfence  ; 0faee8\n";
 
     fn read(text: &str, piece: usize) -> Result<Vec<Window>, FormatError> {

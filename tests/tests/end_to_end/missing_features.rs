@@ -141,12 +141,7 @@ fn only_the_bare_machine_runs_without_svm() {
     }
 }
 
-/// Returns a marker of the image. The assembler's padding replaces it.
-fn mark(kind: u8) -> [u8; 8] {
-    let [a, b, c, d] = trapline_abi::marker::HEAD;
-    let [e, f, g] = trapline_abi::marker::TAIL;
-    [a, b, c, d, kind, e, f, g]
-}
+/// Replaces markers: the assembler's padding.
 const PADDING: [u8; 8] = [0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
 
 /// Returns a directory whose image has no markers of these kinds.
@@ -154,7 +149,7 @@ fn without_marks(kinds: &[u8]) -> Place {
     let place = Place::new();
     let mut image = std::fs::read(place.parts().join("trapline-image")).expect("part is built");
     for kind in kinds {
-        let mark = mark(*kind);
+        let mark = trapline_abi::marker::of_batch(*kind);
         let found: Vec<_> = (0..image.len() - 8)
             .filter(|at| image[*at..].starts_with(&mark))
             .collect();

@@ -20,12 +20,12 @@ use trapline_abi::job::{Console, Shutdown};
 use trapline_abi::Job;
 use trapline_host::exit_status::ExitCodes;
 use trapline_host::process::Command;
-use trapline_host::{Error, GuestImage, Part};
+use trapline_host::{Error, GuestImage};
 use trapline_model::layers::{Guest, Level, Stack};
 use trapline_model::GuestConfig;
 use trapline_sim::bochs::machine::{self, BochsMachine};
 use trapline_sim::bochs::memory::Memory;
-use trapline_sim::bochs::watch::{Segment, Watcher};
+use trapline_sim::bochs::watch::Watcher;
 use trapline_sim::settings::Settings;
 
 /// Creates a guest on the simulated machine with VMX. The image cannot be Xen's initial domain: Xen requires
@@ -40,11 +40,7 @@ pub fn launch(
     guest: &GuestConfig,
 ) -> Result<Box<dyn environment::Guest>, Error> {
     let bochs = Bochs::find()?;
-    let (file, segment) = match (stack.guest, stack.levels) {
-        (Guest::Linux, []) => (settings.parts.get(Part::Agent)?, Segment::Program),
-        _ => (image.path.clone(), Segment::Image),
-    };
-    let watcher = |trace| Watcher::of(trace, &file, segment, &bochs);
+    let watcher = |trace| Watcher::of(trace, &bochs);
     let watcher = settings.trace.as_ref().map(watcher).transpose()?;
     if stack.innermost() == Some(Level::NOVA) {
         let machine = ImageOnNova::new(settings, image, guest.memory_mib, watcher)?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Diverts output between two delimiters. Delimiters are removed.
+/// Diverts output from one delimiter to another, with both.
 #[derive(Clone)]
 pub struct Diversion {
     /// Delimiter at the begin of diverted output.
@@ -67,6 +67,7 @@ impl Filter {
                 self.held = rest.to_vec();
                 return Ok(kept);
             }
+            self.write(delimiter)?;
             rest = &rest[delimiter.len()..];
             self.diverting = !self.diverting;
         }
@@ -111,7 +112,8 @@ mod tests {
                 kept.extend(filter.filter(bytes).unwrap());
             }
             assert_eq!(kept, b"Tracing\nguest");
-            assert_eq!(*diverted.lock().unwrap(), b"(0).[1]\nTracing \n(0).[2]\n");
+            let expected = b"Tracing on\n(0).[1]\nTracing \nTracing off\nTracing on\n(0).[2]\n";
+            assert_eq!(*diverted.lock().unwrap(), expected);
         }
     }
 }

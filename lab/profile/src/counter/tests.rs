@@ -6,8 +6,8 @@ use trapline_abi::marker;
 
 const NOP: [u8; 1] = [0x90];
 const JMP: [u8; 2] = [0xeb, 0];
-const BEGIN: [u8; 8] = [0x0f, 0x1f, 0x84, 0, marker::BEGIN, 0, 0x70, 0x7a];
-const END: [u8; 8] = [0x0f, 0x1f, 0x84, 0, marker::END, 0, 0x70, 0x7a];
+const BEGIN: [u8; 8] = marker::of_batch(marker::BEGIN);
+const END: [u8; 8] = marker::of_batch(marker::END);
 
 /// Returns the windows that a counter writes during `run`.
 fn windows(run: impl FnOnce(&Counter)) -> Vec<format::Window> {

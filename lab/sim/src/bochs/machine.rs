@@ -3,7 +3,7 @@
 use super::acpi;
 use super::memory::{Memory, INFO, SEAL, START};
 use super::program::{Bochs, MODEL};
-use super::watch::{Watcher, GO};
+use super::watch::{Watcher, BREAKPOINT, GO};
 use crate::listener::Emulator;
 use std::sync::Arc;
 use trapline_host::exit_status::ExitCodes;
@@ -171,11 +171,12 @@ impl BochsMachine<'_> {
             "{}memory: guest={mib}, host={mib}\n\
              romimage: file={rom}, address={ROM:#x}\n\
              vgaromimage: file={display}\n\
-             optramimage1: file={ram}, address={START:#x}\n",
+             optramimage1: file={ram}, address={START:#x}\n{}",
             self.platform.words(),
+            self.watcher.map_or("", |_| BREAKPOINT),
         );
         let words = path(words.as_bytes())?;
-        let script = self.watcher.map_or(GO, |watcher| &watcher.script);
+        let script = self.watcher.map_or(GO.to_owned(), |_| Watcher::script());
         let go = path(script.as_bytes())?;
         let command = command.divert(self.watcher.map(|watcher| watcher.trace.diversion()));
         let command = command.as_emulator();
