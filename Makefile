@@ -12,6 +12,8 @@ GUEST_PROGRAMS := trapline-vmm trapline-agent trapline-conformance trapline-floo
 	trapline-probe trapline-switch trapline-symbols
 SKIPS := $(CURDIR)/target/skips.txt
 
+# Tests wait for the machines that they start: one more at a time than there are CPUs.
+export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 1)))
 # Tests use the release profile with changes for our own crates: dependencies are compiled once.
 # All machines of the tests fit in the limit of snapshots: a machine that is removed has to be booted again.
 TEST := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) TRAPLINE_CACHE_LIMIT=16G \

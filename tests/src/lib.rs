@@ -19,6 +19,7 @@ pub mod workspace;
 
 pub use skip::skip;
 pub use slow::slow_image;
+pub use trapline_host::testing::write_program;
 
 use std::path::{Path, PathBuf};
 use trapline_environments::{Parts, Settings};

@@ -3,7 +3,6 @@
 use crate::measurements::estimate;
 use crate::parts;
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -82,10 +81,7 @@ impl Place {
     /// # Panics
     /// The file cannot be written.
     pub fn replace_program(&self, part: &str, bytes: &[u8]) {
-        self.replace(part, bytes);
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(self.parts().join(part), executable)
-            .expect("file is owned by the test");
+        crate::write_program(&self.parts().join(part), bytes);
     }
 
     /// Puts a wrapper before QEMU in $PATH that runs the shell script `script` first.
@@ -105,9 +101,7 @@ impl Place {
         std::fs::create_dir(self.bin()).expect("path is unused");
         let wrapper = self.bin().join(QEMU);
         let text = format!("#!/bin/sh\n{script}\nexec {} \"$@\"\n", real.display());
-        std::fs::write(&wrapper, text).expect("path is unused");
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&wrapper, executable).expect("file is owned by the test");
+        crate::write_program(&wrapper, text);
     }
 
     /// Returns the first directory of $PATH.

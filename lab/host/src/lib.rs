@@ -15,6 +15,8 @@ pub mod host_noise;
 pub mod package;
 pub mod probe;
 pub mod process;
+#[doc(hidden)]
+pub mod testing;
 pub mod tool;
 pub mod toolchain;
 pub mod usage;

@@ -170,7 +170,7 @@ fn write(path: &Path, key: &str, output: &ProbeOutput) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use crate::testing::write_program;
 
     /// A program that counts its calls, and writes its argument and input.
     struct Counted {
@@ -187,8 +187,7 @@ mod tests {
                 "#!/bin/sh\necho >> {}\necho $1\ncat\nexit {status}\n",
                 calls.display()
             );
-            fs::write(&program, script).unwrap();
-            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            write_program(&program, script);
             Self { directory, program }
         }
 

@@ -1,13 +1,13 @@
 //! Downloads that are killed or stopped, with an apt-get that does not end.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use trapline_host::draft::{abandoned_in, WorkDirectory};
+use trapline_host::testing::write_program;
 use trapline_host::{package, tool, Error};
 
 /// Environment variable with the directory to download into.
@@ -55,8 +55,7 @@ impl Download {
         let programs = tempfile::tempdir().unwrap();
         let apt_get = programs.path().join("apt-get");
         let script = format!("#!/bin/sh\necho $$ > \"${PLACE}/{PID}\"\nexec sleep 1000\n");
-        fs::write(&apt_get, script).unwrap();
-        fs::set_permissions(&apt_get, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&apt_get, script);
         let path = format!("{}:/usr/bin:/bin", programs.path().display());
         let process = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "download_until_stopped"])

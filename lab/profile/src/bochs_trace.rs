@@ -133,6 +133,7 @@ impl TraceReader {
         match self.open.take() {
             Some(open) => self.windows.push(Window {
                 insns: open.into_values().collect(),
+                charges_faults: true,
                 ..Window::default()
             }),
             None => self.fail(FormatError::Marker(MarkerError::Unbegun)),

@@ -178,7 +178,7 @@ impl Profile {
             let entry = (space, insn.address);
             if entries.image_faults.contains(&entry) {
                 profile.faults += insn.count;
-                profile.unretired[1] += insn.count;
+                profile.unretired[1] += if window.charges_faults { 0 } else { insn.count };
             }
             if insn.is_exit_target && insn.level == 0 {
                 profile.exits += insn.count;

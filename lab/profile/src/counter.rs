@@ -327,7 +327,12 @@ impl Counter {
             WindowKind::Batch => self.paths.close(state.sites.values().copied()),
             WindowKind::Stage(..) => Vec::new(),
         });
-        self.write(&format::write(&Window { kind, insns, paths }))
+        self.write(&format::write(&Window {
+            kind,
+            insns,
+            paths,
+            ..Window::default()
+        }))
     }
 
     /// Writes text to the output.

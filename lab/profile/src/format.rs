@@ -126,6 +126,8 @@ pub struct Window {
     pub insns: Vec<InsnCount>,
     /// Executions by call path in depth-first order; empty without [`STACKS`].
     pub paths: Vec<CallPath>,
+    /// The clock also charges instructions that fault, as that of Bochs does.
+    pub charges_faults: bool,
 }
 
 impl Window {
@@ -140,6 +142,7 @@ impl Window {
 
     /// Adds the executions of `other`.
     pub fn add(&mut self, other: &Self) {
+        self.charges_faults |= other.charges_faults;
         self.insns.extend(&other.insns);
         // The paths of each window begin with a root of their own.
         self.paths.extend_from_slice(&other.paths);

@@ -137,6 +137,7 @@ fn try_on(qemu: &Qemu, library: &Path, ready: &str) -> Result<(), Error> {
 mod tests {
     use super::*;
     use expect_test::expect;
+    use trapline_host::testing::write_program;
 
     #[test]
     fn qemu_without_plugins_is_reported_with_a_remedy() {
@@ -153,13 +154,10 @@ mod tests {
     fn plugin_of_another_build_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("qemu");
-        let text = directory.path().join("text");
-        std::fs::write(&text, "#!/bin/sh\necho 'trapline-profile: ready 1' >&2\n").unwrap();
-        // A child of another test that inherits a file open for writing makes its execution fail: another process writes it.
-        let install = std::process::Command::new("install")
-            .args([&text, &program])
-            .status();
-        assert!(install.unwrap().success());
+        write_program(
+            &program,
+            "#!/bin/sh\necho 'trapline-profile: ready 1' >&2\n",
+        );
         let version = "7.2".to_owned();
         let qemu = Qemu { program, version };
         let library = Path::new("/parts/plugin.so");

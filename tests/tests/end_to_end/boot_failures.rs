@@ -1,7 +1,6 @@
 //! Missing, broken or hostile guests, VMMs and kernels: the error names the cause.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::{Op, Record};
@@ -9,7 +8,7 @@ use trapline_environments::sim::programs::{run, Program};
 use trapline_environments::{all, Booted, EnvError, Environment, GivenKernel, Limits, Settings};
 use trapline_model::EnvironmentId;
 use trapline_tests::boots::{failure, observe, planned, ready, settings};
-use trapline_tests::parts;
+use trapline_tests::{parts, write_program};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -17,8 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn false_agent(script: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trapline-agent");
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&path, format!("#!/bin/sh\n{script}\n"));
     directory
 }
 

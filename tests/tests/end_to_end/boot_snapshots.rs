@@ -2,7 +2,6 @@
 //! snapshots are replaced.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trapline_abi::Workload;
@@ -11,7 +10,7 @@ use trapline_environments::sim::{START, STREAM_HASH};
 use trapline_environments::{Cache, Environment, Settings, Start};
 use trapline_model::{EnvironmentId, Observation};
 use trapline_tests::boots::{failure, observe, planned, ready, settings};
-use trapline_tests::parts;
+use trapline_tests::{parts, write_program};
 
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -163,8 +162,7 @@ fn each_qemu_has_its_own_snapshots() {
     };
     boot(&settings);
     let wrapper = directory.path().join("qemu");
-    fs::write(&wrapper, "#!/bin/sh\nexec qemu-system-x86_64 \"$@\"\n").unwrap();
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&wrapper, "#!/bin/sh\nexec qemu-system-x86_64 \"$@\"\n");
     settings.qemu = Some(wrapper);
     assert_eq!(start(&boot(&settings)), "booted");
     assert_eq!(snapshots(&settings).len(), 2);

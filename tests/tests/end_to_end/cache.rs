@@ -9,7 +9,7 @@ use std::time::Duration;
 use trapline_environments::sim::kernel::{self, Maker};
 use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{has, CommandOutput, Place};
-use trapline_tests::{has_qemu, on_path, settings};
+use trapline_tests::{has_qemu, on_path, settings, write_program};
 
 const MACHINE: &str = "sim/linux";
 
@@ -260,9 +260,7 @@ fn record_calls(place: &Place, program: &str) -> Option<()> {
         real.display()
     );
     let path = directory.join(program);
-    fs::write(&path, script).expect("write succeeds");
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&path, executable).expect("chmod succeeds");
+    write_program(&path, script);
     Some(())
 }
 

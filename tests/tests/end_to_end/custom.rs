@@ -6,7 +6,7 @@ use std::time::Duration;
 use trapline_tests::measurements::{assert_measured, cell, estimate, facts, fastest, functions};
 use trapline_tests::processes::{naming, wait_until};
 use trapline_tests::run::{unavailable_reason, CommandOutput, Place};
-use trapline_tests::{has_kvm, has_qemu, parts};
+use trapline_tests::{has_kvm, has_qemu, parts, write_program};
 
 /// Returns a plain QEMU command line that boots `kernel`.
 fn qemu(accelerator: &str, kernel: &str) -> String {
@@ -164,9 +164,7 @@ fn script_before_a_vmm_is_no_part_of_the_boot() {
     let place = Place::new();
     let script = place.path().join("vmm");
     let text = "#!/bin/sh -e\n: > \"$HOME/started\"\nexec \"$@\"\n";
-    std::fs::write(&script, text).expect("path is unused");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&script, mode).expect("file is owned by the test");
+    write_program(&script, text);
     let vmm = format!("{} {}", script.display(), our_vmm());
     let workload = "exits/port-out,boot/first-instruction";
     let json = run(&place, "sim/kvm,sim/custom", &vmm, workload).json();

@@ -280,8 +280,8 @@ fn unexplainable_operations_are_rejected_with_alternatives() {
             "name an operation of basic, system, exits, boot, populate, block, files or net",
         ),
         (
-            ["sim-vmx", "system/fork"],
-            "explain system is not supported by sim-vmx",
+            ["sim-vmx", "boot"],
+            "explain boot is not supported by sim-vmx",
         ),
         (["sim/kmv", "exits"], "did you mean 'sim/kvm'?"),
         (["sim", "exits/port-oot"], "did you mean 'exits/port-out'?"),

@@ -1,13 +1,12 @@
 //! Failures around a run: an unusable store, missing, broken or hostile parts, signals. Stored boots are
 //! kept, no process is left, and the message has a remedy.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{CommandOutput, Place};
-use trapline_tests::{has_kvm, has_qemu, skip};
+use trapline_tests::{has_kvm, has_qemu, skip, write_program};
 
 /// A quick run of one boot on the host.
 const QUICK: [&str; 6] = [
@@ -58,7 +57,8 @@ fn command_alone_shows_stored_runs_and_names_the_remedy_for_missing_parts() {
     let alone = place.path().join("alone");
     std::fs::create_dir(&alone).expect("path is unused");
     let program = alone.join("trapline");
-    std::fs::copy(place.parts().join("trapline"), &program).expect("path is unused");
+    let trapline = std::fs::read(place.parts().join("trapline"));
+    write_program(&program, trapline.expect("part is built"));
     let run = |words: &str| {
         let (store, words) = (place.store(), words.split(' '));
         let words = words.map(|word| match word {
@@ -342,10 +342,7 @@ fn missing_or_old_qemu_is_a_skip() {
     };
     list("qemu-system-x86");
     let old = bin.join("qemu-system-x86_64");
-    std::fs::write(&old, "#!/bin/sh\necho QEMU emulator version 2.5.0\n")
-        .expect("file is owned by the test");
-    std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o755))
-        .expect("file is owned by the test");
+    write_program(&old, "#!/bin/sh\necho QEMU emulator version 2.5.0\n");
     list("2.5");
 }
 

@@ -1,9 +1,8 @@
 //! Xen on both simulated machines: missing packages, failed boots, and settings of its domains.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use trapline_tests::run::{CommandOutput, Place};
-use trapline_tests::{has_bochs, has_qemu, on_path, skip};
+use trapline_tests::{has_bochs, has_qemu, on_path, skip, write_program};
 
 /// Command lines that run a Xen domain on QEMU and on Bochs.
 const XEN: [&str; 6] = on("sim/xen-pvh");
@@ -46,9 +45,7 @@ fn replace(place: &Place, program: &str, script: &str) {
     let bin = place.path().join("bin");
     std::fs::create_dir_all(&bin).expect("file is owned by the test");
     let path = bin.join(program);
-    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("file is owned by the test");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
-        .expect("file is owned by the test");
+    write_program(&path, format!("#!/bin/sh\n{script}\n"));
 }
 
 #[track_caller]

@@ -227,23 +227,12 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
 }
 
 /// # Errors
-/// The operations have stages, which an environment without detailed profiles does not have, or
-/// processes or hotplug, for which Bochs has too few breakpoints.
+/// The operations have stages, which an environment without detailed profiles does not have.
 fn check_coarse(environment: EnvironmentId, operations: &[Op]) -> Result<(), Failure> {
-    let is_bochs = environment.clock() == Clock::InsnVmx;
-    let is_unsupported = |workload| match workload {
-        Workload::Boot => true,
-        Workload::System | Workload::Populate | Workload::Block | Workload::Files => is_bochs,
-        _ => false,
-    };
-    let mut workloads = operations.iter().map(|op| op.workload());
-    match workloads.find(|workload| is_unsupported(*workload)) {
-        None => Ok(()),
-        Some(workload) => Err(Failure::usage(
-            format!(
-                "explain {} is not supported by {environment}",
-                workload.name()
-            ),
+    match operations.iter().any(|op| op.workload() == Workload::Boot) {
+        false => Ok(()),
+        true => Err(Failure::usage(
+            format!("explain boot is not supported by {environment}"),
             "use sim/linux, sim/kvm or sim/qemu-kvm",
         )),
     }

@@ -142,5 +142,12 @@ fn page_fault_of_an_image_process_does_not_retire() {
             faulted.residual, before.residual,
             "4 counted, 4 not retired"
         );
+        window.charges_faults = true;
+        let charged = Profile::new(&BATCH, &window, &symbols, layout, 5);
+        assert_eq!(
+            charged.residual,
+            before.residual - 4,
+            "4 counted, none in the ticks"
+        );
     }
 }

@@ -39,12 +39,12 @@ fn written_windows_parse_to_the_same_windows() {
             insn(false, u64::MAX, 3, true),
             insn(true, 0x20_0110, 0, false),
         ],
-        paths: vec![],
+        ..Window::default()
     };
     let stage = Window {
         kind: WindowKind::Stage(Stage::Exec, Stage::VmmMain),
         insns: vec![insn(false, KERNEL, 3, false)],
-        paths: vec![],
+        ..Window::default()
     };
     let with_paths = Window {
         kind: WindowKind::Batch,
@@ -55,6 +55,7 @@ fn written_windows_parse_to_the_same_windows() {
             path(2, StepKind::Guest, vec![(1, 2), (0xabc, 3)]),
             path(1, StepKind::Call, vec![]),
         ],
+        ..Window::default()
     };
     let all = [batch, with_paths, stage, Window::default()];
     let text: String = all.iter().map(write).collect();

@@ -143,7 +143,7 @@ mod tests {
             .map(|number| Window {
                 kind: WindowKind::Batch,
                 insns: vec![line(number)],
-                paths: Vec::new(),
+                ..Window::default()
             })
             .collect()
     }

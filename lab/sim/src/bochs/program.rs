@@ -85,6 +85,7 @@ fn ask(program: &Path, question: &[&str]) -> Result<String, Error> {
 mod tests {
     use super::*;
     use expect_test::expect;
+    use trapline_host::testing::write_program;
 
     #[test]
     fn missing_program_and_other_programs_are_rejected() {
@@ -101,9 +102,7 @@ mod tests {
     fn bochs_without_the_cpu_model_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("bochs");
-        std::fs::write(&path, "#!/bin/sh\necho Bochs x86 Emulator 2.6\n").unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&path, mode).unwrap();
+        write_program(&path, "#!/bin/sh\necho Bochs x86 Emulator 2.6\n");
         let error = Bochs::at(path).unwrap_err().to_string();
         let directory = directory.path().display().to_string();
         expect!["DIR/bochs (2.6) has no processor corei7_skylake_x with Intel's virtualization: sudo apt-get install --no-install-recommends bochs bochs-term"].assert_eq(&error.replace(&directory, "DIR"));

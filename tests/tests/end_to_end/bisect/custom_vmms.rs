@@ -1,7 +1,6 @@
 //! `trapline bisect` in the repository of another VMM or of a kernel, which has no part of Trapline.
 
 use super::{assert_names, can_search, Repository};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use trapline_tests::run::CommandOutput;
 use trapline_tests::{has_git, parts};
@@ -123,7 +122,7 @@ fn vmm_that_no_commit_builds_is_reported() {
         repository.write("README", &number.to_string());
         repository.commit_all(number);
     }
-    write_program(&repository.place.path().join("out/vmm"));
+    put_program(&repository.place.path().join("out/vmm"));
     let command = command("./out/vmm");
     for chosen in [["--env", "sim/tiny"], ["--vmm", &command]] {
         let range = ["--good", "HEAD~1", "--bad", "HEAD", "--build", "true"];
@@ -145,7 +144,7 @@ fn kernel_that_no_commit_builds_is_reported() {
         repository.write("README", &number.to_string());
         repository.commit_all(number);
     }
-    write_program(&repository.place.path().join("out/vmlinuz-7"));
+    put_program(&repository.place.path().join("out/vmlinuz-7"));
     let range = ["--good", "HEAD~1", "--bad", "HEAD", "--build", "mkdir out"];
     let kernel = ["--kernel", "out/vmlinuz-7", "--modules", "out"];
     let ended = repository.bisect_vmm(&[&range[..], &kernel].concat());
@@ -154,9 +153,7 @@ fn kernel_that_no_commit_builds_is_reported() {
     assert!(ended.stderr.contains(reason), "{}", ended.stderr);
 }
 
-fn write_program(path: &Path) {
+fn put_program(path: &Path) {
     std::fs::create_dir_all(path.parent().expect("a directory")).expect("path is unused");
-    std::fs::copy("/bin/true", path).expect("a program");
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(path, mode).expect("file is owned by the test");
+    trapline_tests::write_program(path, std::fs::read("/bin/true").expect("a program"));
 }

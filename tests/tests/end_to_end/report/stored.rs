@@ -3,7 +3,6 @@
 use super::{assert_no_requests_or_messages, create_page, open_page, press_tab_until};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use trapline_model::kernel_build::{self, Build, BuildFigures, Column, PlannedBuild};
 use trapline_model::{Clock, EnvironmentId, Observation};
@@ -11,6 +10,7 @@ use trapline_store::{NewRun, Store};
 use trapline_tests::browser::has_browser;
 use trapline_tests::processes::{wait_until, TO_BEGIN};
 use trapline_tests::run::Place;
+use trapline_tests::write_program;
 
 /// Creates a page with two small profiles.
 fn page_with_profiles(place: &Place) -> PathBuf {
@@ -130,9 +130,7 @@ fn page_is_opened_by_the_desktop() {
         "#!/bin/sh\nprintf %s \"$1\" > {0}.new && mv {0}.new {0}\n",
         opened_file.display()
     );
-    std::fs::write(&opener, script).expect("write succeeds");
-    let executable = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&opener, executable).expect("file is owned by the test");
+    write_program(&opener, script);
     let file = place.path().join("open.html");
     let result = place.run_storing("report", &format!("--open --output {}", file.display()));
     assert_eq!(result.status, Some(0), "{}", result.stderr);
