@@ -23,6 +23,7 @@ pub mod mirror;
 pub mod net_header;
 pub mod port;
 mod prefetch;
+pub mod report;
 pub mod ring;
 pub mod sandbox;
 pub mod session;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use trapline_switch::engine::{Engine, Wait};
 use trapline_switch::handle::Handle;
 use trapline_switch::mirror::{self, Mirror};
+use trapline_switch::report::{self, Reporter};
 use trapline_switch::socket::{Address, Source};
 use trapline_switch::tap::Tap;
 use trapline_switch::{control, cpu, fault, sandbox, socket};
@@ -68,7 +69,7 @@ fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("trapline-switch: {message}");
+            report::say(&message);
             ExitCode::FAILURE
         }
     }
@@ -168,8 +169,8 @@ fn run(options: &Options) -> Result<(), String> {
     for (port, source) in opened.sources.into_iter().enumerate() {
         let (handle, name) = (Arc::clone(&handle), opened.names[port].clone());
         std::thread::spawn(move || {
-            let report = |error| eprintln!("trapline-switch: {name}: {error}");
-            socket::serve(&handle, port, &source, report);
+            let mut reporter = Reporter::new(name);
+            socket::serve(&handle, port, &source, |error| reporter.report(&error));
         });
     }
     if let Some(file) = file {

@@ -1,7 +1,7 @@
 //! The system calls of a switch that runs: those of its sockets, of the memory of guests, and of its threads.
 //!
 //! It can open no file, start no program, and reach no network. It can map files that it is given, connect to the sockets
-//! of its ports, and send signals to its own threads.
+//! of its ports, and send signals to its own threads. Other calls fail: what a port makes the switch do ends that port alone.
 
 use seccompiler::{
     apply_filter_all_threads, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp,
@@ -98,9 +98,9 @@ pub fn enter() -> Result<(), seccompiler::Error> {
     let mut rules: BTreeMap<libc::c_long, Vec<SeccompRule>> =
         ALLOWED.into_iter().map(|call| (call, Vec::new())).collect();
     rules.extend(restricted()?);
-    let kill = SeccompAction::KillProcess;
+    let fail = SeccompAction::Errno(libc::EPERM as u32);
     let architecture = std::env::consts::ARCH.try_into()?;
-    let filter = SeccompFilter::new(rules, kill, SeccompAction::Allow, architecture)?;
+    let filter = SeccompFilter::new(rules, fail, SeccompAction::Allow, architecture)?;
     let program: BpfProgram = filter.try_into()?;
     apply_filter_all_threads(&program)
 }

@@ -8,12 +8,14 @@ use crate::port::{Active, Queue};
 use crate::ring::{Addresses, Packed, Ring, Split, LARGEST};
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use vhost::vhost_user::message::{
-    VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
-    VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig,
-    VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVringAddrFlags, VhostUserVringState,
+    FrontendReq, VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags,
+    VhostUserInflight, VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures,
+    VhostUserShMemConfig, VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVringAddrFlags,
+    VhostUserVringState,
 };
 use vhost::vhost_user::{
     BackendReqHandler, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut,
@@ -35,6 +37,32 @@ mod feature {
     pub const ALL: u64 =
         MRG_RXBUF | MQ | INDIRECT_DESC | EVENT_IDX | PROTOCOL_FEATURES | VERSION_1 | RING_PACKED;
 }
+
+/// Requests that the offered features allow. The crate acts upon some of the others before it asks the session.
+const REQUESTS: [FrontendReq; 17] = [
+    FrontendReq::GET_FEATURES,
+    FrontendReq::SET_FEATURES,
+    FrontendReq::SET_OWNER,
+    FrontendReq::RESET_OWNER,
+    FrontendReq::SET_MEM_TABLE,
+    FrontendReq::SET_VRING_NUM,
+    FrontendReq::SET_VRING_ADDR,
+    FrontendReq::SET_VRING_BASE,
+    FrontendReq::GET_VRING_BASE,
+    FrontendReq::SET_VRING_KICK,
+    FrontendReq::SET_VRING_CALL,
+    FrontendReq::SET_VRING_ERR,
+    FrontendReq::GET_PROTOCOL_FEATURES,
+    FrontendReq::SET_PROTOCOL_FEATURES,
+    FrontendReq::GET_QUEUE_NUM,
+    FrontendReq::SET_VRING_ENABLE,
+    FrontendReq::RESET_DEVICE,
+];
+
+/// Features of the protocol.
+const PROTOCOL: VhostUserProtocolFeatures = VhostUserProtocolFeatures::MQ
+    .union(VhostUserProtocolFeatures::REPLY_ACK)
+    .union(VhostUserProtocolFeatures::RESET_DEVICE);
 
 /// State of a queue, as far as the front end has set it.
 #[derive(Debug, Default)]
@@ -257,13 +285,14 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
-        Ok(VhostUserProtocolFeatures::MQ
-            | VhostUserProtocolFeatures::REPLY_ACK
-            | VhostUserProtocolFeatures::RESET_DEVICE)
+        Ok(PROTOCOL)
     }
 
-    fn set_protocol_features(&mut self, _: u64) -> Result<()> {
-        Ok(())
+    fn set_protocol_features(&mut self, features: u64) -> Result<()> {
+        match features & !PROTOCOL.bits() {
+            0 => Ok(()),
+            _ => Err(Error::FeatureMismatch),
+        }
     }
 
     fn get_queue_num(&mut self) -> Result<u64> {
@@ -338,15 +367,49 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 }
 
+/// Waits for the next message, and checks that its request was offered. It stays in the socket.
+fn check_request(socket: &UnixStream) -> Result<()> {
+    let mut request = [0; 4];
+    let count = loop {
+        // SAFETY: the buffer has this length.
+        let count = unsafe {
+            libc::recv(
+                socket.as_raw_fd(),
+                request.as_mut_ptr().cast(),
+                request.len(),
+                libc::MSG_PEEK,
+            )
+        };
+        let error = io::Error::last_os_error();
+        match count {
+            ..0 if error.kind() == io::ErrorKind::Interrupted => {}
+            ..0 => return Err(Error::SocketError(error)),
+            count => break count as usize,
+        }
+    };
+    match count {
+        0 => Err(Error::Disconnected),
+        4 if REQUESTS
+            .iter()
+            .any(|it| *it as u32 == u32::from_le_bytes(request)) =>
+        {
+            Ok(())
+        }
+        4 => unsupported(),
+        _ => Err(Error::PartialMessage),
+    }
+}
+
 /// Serves a front end until it disconnects. Its port is then free again.
 ///
 /// # Errors
 /// The reason why the connection ended, unless the front end closed it.
 pub fn serve(handle: &Arc<Handle>, port: usize, socket: UnixStream) -> Result<()> {
     let session = Arc::new(Mutex::new(Session::new(Arc::clone(handle), port)));
+    let next = socket.try_clone().map_err(Error::SocketError)?;
     let mut requests = BackendReqHandler::from_stream(socket, Arc::clone(&session));
     let result = loop {
-        match requests.handle_request() {
+        match check_request(&next).and_then(|()| requests.handle_request()) {
             Ok(()) => {}
             Err(Error::Disconnected) => break Ok(()),
             // The front end has its answer, if it wanted one.

@@ -67,7 +67,7 @@ impl Source {
 }
 
 /// Serves one front end after the other. `report` gets what ended a connection.
-pub fn serve(handle: &Arc<Handle>, port: usize, source: &Source, report: impl Fn(String)) {
+pub fn serve(handle: &Arc<Handle>, port: usize, source: &Source, mut report: impl FnMut(String)) {
     loop {
         match source.next() {
             Ok(socket) => {

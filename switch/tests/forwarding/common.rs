@@ -46,11 +46,22 @@ impl Switch {
         ports: &[&str],
         options: &[&str],
     ) -> Child {
+        command.stderr(Stdio::null());
+        Self::spawn_with_errors(command, directory, ports, options)
+    }
+
+    /// Starts a switch by a command that has its standard error.
+    pub fn spawn_with_errors(
+        mut command: Command,
+        directory: &Path,
+        ports: &[&str],
+        options: &[&str],
+    ) -> Child {
         for port in ports {
             command.arg("--listen").arg(directory.join(port));
         }
         command.arg("--counters").arg(directory.join("counters"));
-        let process = command.args(options).stderr(Stdio::null()).spawn().unwrap();
+        let process = command.args(options).spawn().unwrap();
         let is_up = || UnixStream::connect(directory.join("counters")).is_ok();
         wait_until(is_up);
         process

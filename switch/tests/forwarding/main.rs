@@ -2,6 +2,7 @@
 
 mod common;
 mod hostile;
+mod messages;
 mod mirror;
 mod taps;
 
