@@ -1,4 +1,4 @@
-//! Messages on standard error, which may be full, closed, or a pipe that nobody reads: they are then lost, and nothing waits.
+//! Messages on standard error, which may be full, closed, or a full pipe: they are then lost, and nothing waits.
 
 use std::time::{Duration, Instant};
 

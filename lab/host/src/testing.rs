@@ -1,4 +1,4 @@
-//! What tests of several crates need.
+//! Support for the tests of several crates.
 
 use std::io::Write;
 use std::path::Path;

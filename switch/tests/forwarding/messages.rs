@@ -234,7 +234,7 @@ fn messages_that_cannot_be_written_are_lost() {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
     complain(writer.into());
-    // A pipe that is full, which nobody reads.
+    // A full pipe without a reader at work.
     let (_reader, mut writer) = io::pipe().unwrap();
     fill(&mut writer);
     complain(writer.into());
