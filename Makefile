@@ -29,7 +29,7 @@ FUZZ_TESTS := trapline-emulation:random trapline-process:hostile trapline-switch
 
 BASELINES := baselines
 
-.PHONY: help setup setup-tests build run test list-slow test-all test-slow check baseline fixtures bench \
+.PHONY: help setup setup-tests build run test test-all test-slow check baseline fixtures bench \
 	fuzz power endure dist image clean
 
 help: ## Show this list
@@ -57,12 +57,9 @@ test: setup-tests build ## Run all tests but the slow ones; prints what was skip
 	$(TEST) --package trapline-store --doc
 	@scripts/skips.sh $(SKIPS)
 	@echo; echo "Slow tests, left out here (make test-all runs them, too):"
-	@$(MAKE) --silent list-slow | sed 's/^/  /'
-
-list-slow:
 	@for tests in $(SLOW_TESTS); do \
 	    $(TEST) --quiet --package $${tests%:*} --test $${tests#*:} -- --list --ignored; \
-	done | sed -n 's/: test$$//p'
+	done | sed -n 's/: test$$//p' | sed 's/^/  /'
 
 test-all: test test-slow ## Run all tests (about an hour)
 

@@ -1,4 +1,4 @@
-//! Messages on standard error, which may be full, closed, or a full pipe: they are then lost, and nothing waits.
+//! Messages on standard error. One that it does not take at once is lost: its disk or pipe may be full, or its reader gone.
 
 use std::time::{Duration, Instant};
 

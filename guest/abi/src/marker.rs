@@ -7,9 +7,6 @@
 
 use crate::record::Stage;
 
-/// Bytes of a marker of a batch before the kind, and between it and the registers.
-const BATCH: ([u8; 4], [u8; 2]) = ([0x2e, 0x3e, 0x2e, 0x3e], [0x66, 0x87]);
-
 /// Bytes of a marker of a stage before the kind, and after the stage.
 const NOP: ([u8; 4], [u8; 2]) = ([0x0f, 0x1f, 0x84, 0x00], [0x70, 0x7a]);
 
@@ -26,18 +23,13 @@ pub const END: u8 = 0x36;
 /// kind. See [`crate::stamp!`].
 pub const STAGE: u8 = 3;
 
-/// Returns the last byte of a marker of a batch: its registers.
-pub const fn registers(kind: u8) -> u8 {
-    match kind {
-        IDLE => 0xc9,
-        _ => 0xdb,
-    }
-}
-
 /// Returns the marker of a batch of this kind.
 pub const fn of_batch(kind: u8) -> [u8; 8] {
-    let ([a, b, c, d], [f, g]) = BATCH;
-    [a, b, c, d, kind, f, g, registers(kind)]
+    let registers = match kind {
+        IDLE => 0xc9,
+        _ => 0xdb,
+    };
+    [0x2e, 0x3e, 0x2e, 0x3e, kind, 0x66, 0x87, registers]
 }
 
 /// Instructions from the first reading of the clock of a batch to the second, without those

@@ -32,9 +32,10 @@ pub(crate) fn begin_batch<const KIND: u8>() -> Begun {
     // SAFETY: reads a counter, as in `ticks`; the marker is a no-op.
     unsafe {
         asm!("lfence", "rdtsc", "lfence", "mov {low}, rax", "mov {high}, rdx",
-             ".byte 0x2e, 0x3e, 0x2e, 0x3e, {kind}, 0x66, 0x87, {registers}",
-             kind = const KIND, registers = const marker::registers(KIND),
-             low = out(reg) low, high = out(reg) high, out("rax") _, out("rdx") _, options(nostack, nomem, preserves_flags));
+             ".quad {marker}",
+             marker = const u64::from_le_bytes(marker::of_batch(KIND)),
+             low = out(reg) low, high = out(reg) high,
+             out("rax") _, out("rdx") _, options(nostack, nomem, preserves_flags));
     }
     Begun { low, high }
 }
@@ -49,9 +50,10 @@ pub(crate) fn end_batch<const KIND: u8>(begun: Begun) -> (u64, u64) {
     // SAFETY: reads a counter, as in `ticks`; the marker is a no-op.
     unsafe {
         asm!("/* {low} {high} */",
-             ".byte 0x2e, 0x3e, 0x2e, 0x3e, {kind}, 0x66, 0x87, {registers}",
+             ".quad {marker}",
              "lfence", "rdtsc", "lfence",
-             kind = const KIND, registers = const marker::registers(KIND), low = inout(reg) low, high = inout(reg) high,
+             marker = const u64::from_le_bytes(marker::of_batch(KIND)),
+             low = inout(reg) low, high = inout(reg) high,
              out("rax") end_low, out("rdx") end_high,
              options(nostack, nomem, preserves_flags));
     }

@@ -33,12 +33,8 @@ impl Shell {
     fn run(&self, command: &str) -> Output {
         let path = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{path}", parts().display());
-        let mut bash = Command::new("bash");
-        // A profile does not say how often it was reproduced.
-        if command.starts_with("trapline explain") {
-            bash.env("TRAPLINE_EXACT_BOOTS", "1");
-        }
-        bash.args(["-c", command])
+        Command::new("bash")
+            .args(["-c", command])
             .current_dir(self.directory.path())
             .env("PATH", path)
             .env("XDG_DATA_HOME", self.directory.path())

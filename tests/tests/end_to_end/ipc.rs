@@ -91,7 +91,7 @@ fn a_missing_cpu_or_instruction_is_the_reason_of_a_skip() {
 fn a_guest_whose_idle_cpus_poll_is_slower_on_one_cpu() {
     let feature = "polling of idle CPUs in Linux guests";
     let environment = "sim/kvm/linux";
-    let place = Place::new();
+    let place = Place::reproducing();
     if !has(environment, feature) {
         return;
     }
@@ -102,6 +102,7 @@ fn a_guest_whose_idle_cpus_poll_is_slower_on_one_cpu() {
     let [halting, polling] = ["halt", "idle-poll"].map(run);
     let of = |json| fastest(json, environment, "wake");
     assert!(of(&polling) > 10.0 * of(&halting), "{polling:#}");
+    assert_eq!(cell(&polling, environment, "wake")["boots"], 2, "identical");
     let options = |json| facts(json, environment)["guest-command-line"].clone();
     assert!(options(&polling).as_str().unwrap().ends_with(" idle=poll"));
     // Kernels without the governor are a reason of a skip.

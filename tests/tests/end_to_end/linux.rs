@@ -52,11 +52,11 @@ fn assert_reproducible(place: &Place, environment: &str) {
 
 #[test]
 #[ignore = "slow: make test-all"]
-fn starts_of_a_distribution_kernel_are_measured_in_both_vmms() {
+fn starts_of_a_distribution_kernel_are_reproducible_in_both_vmms() {
     if !has_qemu(FEATURE) {
         return;
     }
-    let place = Place::new();
+    let place = Place::reproducing();
     let both = ["sim/kvm/linux", "sim/qemu-kvm/linux"];
     if !both.iter().all(|id| has(id, FEATURE)) {
         return;
@@ -70,6 +70,7 @@ fn starts_of_a_distribution_kernel_are_measured_in_both_vmms() {
         );
         let main = estimate(&json, environment, "main");
         assert!(main > 1e8 && estimate(&json, environment, "exit") > main);
+        assert_reproducible(&place, environment);
     }
     let of = |environment| facts(&json, environment)["guest-initramfs-sha256"].clone();
     assert_eq!(of(both[0]), of(both[1]), "both boot the same initramfs");
