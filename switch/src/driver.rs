@@ -6,6 +6,7 @@ pub mod hostile;
 pub mod kernel;
 mod packed;
 mod peer;
+mod random;
 mod split;
 mod stream;
 pub mod traffic;
@@ -13,6 +14,7 @@ pub mod vde;
 
 pub use packed::PackedDriver;
 pub use peer::{Peer, PeerError, Setup, BUFFER};
+pub use random::Random;
 pub use split::SplitDriver;
 
 use std::fs::File;

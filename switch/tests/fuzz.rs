@@ -1,38 +1,13 @@
 //! Random queues, many of them: whatever is in a queue, the switch accesses the guest's memory only.
 
 use std::ptr::NonNull;
-use trapline_switch::driver::{memory_file, PackedDriver, SplitDriver};
+use trapline_switch::driver::{memory_file, PackedDriver, Random, SplitDriver};
 use trapline_switch::memory::{Memory, Spec};
 use trapline_switch::ring::{Addresses, Direction, Packed, Ring, Segment, Split};
 
 const SIZE: u16 = 8;
 const GUEST: u64 = 0x10_0000;
 const LENGTH: u64 = 0x1_0000;
-
-/// Pseudorandom numbers (xorshift64*, Vigna 2016): fast, and the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    /// A number that is often near a limit.
-    fn interesting(&mut self, limit: u64) -> u64 {
-        match self.below(8) {
-            0 => self.next(),
-            1 => limit.wrapping_sub(self.below(3)),
-            _ => self.below(limit),
-        }
-    }
-}
 
 /// Two queues at the start of a guest's memory.
 struct Guest {
@@ -78,7 +53,7 @@ impl Guest {
         self.write(at + 8, length as u32);
         self.write(at + 12, random.interesting(SIZE.into()) as u16);
         let flags = match random.below(4) {
-            0 => random.next() as u16,
+            0 => random.number() as u16,
             _ => random.below(8) as u16 | 1 << 7,
         };
         self.write(at + 14, flags);

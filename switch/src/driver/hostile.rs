@@ -3,7 +3,7 @@
 use super::endpoint::Endpoint;
 use super::split::SplitDriver;
 use super::traffic::Traffic;
-use super::{Peer, PeerError};
+use super::{Peer, PeerError, Random};
 use crate::net_header::NET_HEADER;
 use serde::Serialize;
 use std::ptr::NonNull;
@@ -34,7 +34,7 @@ pub struct Hostile {
     size: u16,
     /// Position of the next frame.
     next: u16,
-    random: u64,
+    random: Random,
     /// The queue is invalid, or the switch has read no frame, since then.
     stopped: Option<Instant>,
     is_invalid: bool,
@@ -58,7 +58,7 @@ impl Hostile {
             queue,
             size,
             next: 0,
-            random: 0x9e37_79b9_7f4a_7c15,
+            random: Random(0x9e37_79b9_7f4a_7c15),
             stopped: None,
             is_invalid: false,
             attacks: 0,
@@ -93,7 +93,7 @@ impl Hostile {
         (self.stopped, self.is_invalid) = (None, false);
         (0..BATCH).for_each(|_| self.send_frame());
         self.frames += u64::from(BATCH);
-        if self.random().is_multiple_of(VALID) {
+        if self.random.number().is_multiple_of(VALID) {
             self.invalidate();
             self.attacks += 1;
             self.is_invalid = true;
@@ -112,14 +112,6 @@ impl Hostile {
     fn restart(&mut self) -> Result<(), PeerError> {
         self.publish(self.next);
         self.peer.restart_transmit(self.next, self.is_started)
-    }
-
-    /// Pseudorandom numbers (xorshift64*, Vigna 2016).
-    fn random(&mut self) -> u64 {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
     fn describe(&self, index: u16, address: u64, length: u32, flags: u16, next: u16) {
@@ -157,7 +149,7 @@ impl Hostile {
     /// descriptor changes at once.
     fn send_frame(&mut self) {
         const LENGTH: u32 = 60 + NET_HEADER;
-        let (index, random) = (self.next % self.size, self.random());
+        let (index, random) = (self.next % self.size, self.random.number());
         let address = self.peer.transmit_buffer(index, |frame| {
             frame[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 0]);
             frame[6..14].copy_from_slice(&random.to_le_bytes());
@@ -170,7 +162,7 @@ impl Hostile {
     }
 
     fn invalidate(&mut self) {
-        let (index, random) = (self.next % self.size, self.random());
+        let (index, random) = (self.next % self.size, self.random.number());
         let buffer = self.peer.transmit_buffer(index, |_| ());
         match random % ATTACKS {
             // A cycle of one descriptor, and an address and a length that are not in memory.

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use trapline_switch::driver::memory_file;
+use trapline_switch::driver::{memory_file, Random};
 use vmm_sys_util::sock_ctrl_msg::ScmSocket;
 
 /// Requests of the protocol, and some beyond (vhost-user, "Front-end message types").
@@ -27,28 +27,12 @@ const PROTOCOL: u64 = 1 << 3 | 1;
 /// `VIRTIO_F_VERSION_1` and `VHOST_USER_F_PROTOCOL_FEATURES`.
 const FEATURES: u64 = 1 << 32 | 1 << 30;
 
-/// Pseudorandom numbers (xorshift64*, Vigna 2016): the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    /// A word of a message: mostly a small number or the size of the memory, sometimes anything.
-    fn word(&mut self) -> u64 {
-        match self.below(4) {
-            0 => self.next(),
-            1 => MEMORY >> self.below(8),
-            _ => self.below(17),
-        }
+/// Returns a word of a message: mostly a small number or the size of the memory, sometimes anything.
+fn word(random: &mut Random) -> u64 {
+    match random.below(4) {
+        0 => random.number(),
+        1 => MEMORY >> random.below(8),
+        _ => random.below(17),
     }
 }
 
@@ -115,16 +99,16 @@ fn finish(mut socket: UnixStream) {
 fn send_sequence(path: &Path, random: &mut Random, files: &Files) {
     let socket = match random.below(8) {
         0 => UnixStream::connect(path).unwrap(),
-        1 => connect(path, random.next()),
+        1 => connect(path, random.number()),
         _ => connect(path, PROTOCOL),
     };
     for _ in 0..random.below(16) {
         let request = match random.below(32) {
-            0 => random.next() as u32,
+            0 => random.number() as u32,
             _ => random.below(REQUESTS.into()) as u32,
         };
         let flags = match random.below(16) {
-            0 => random.next() as u32,
+            0 => random.number() as u32,
             even if even % 2 == 0 => VERSION,
             _ => VERSION | NEED_REPLY,
         };
@@ -133,10 +117,10 @@ fn send_sequence(path: &Path, random: &mut Random, files: &Files) {
             _ => random.below(9),
         };
         let body: Vec<u8> = (0..words)
-            .flat_map(|_| random.word().to_le_bytes())
+            .flat_map(|_| word(random).to_le_bytes())
             .collect();
         let size = match random.below(16) {
-            0 => random.next() as u32,
+            0 => random.number() as u32,
             1 => random.below(600) as u32,
             _ => body.len() as u32,
         };
