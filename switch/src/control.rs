@@ -54,7 +54,7 @@ struct State<'a> {
     ports: Vec<Port<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mirror: Option<Copies<'a>>,
-    replaced_pages: u64,
+    lost_mappings: u64,
 }
 
 fn copies<'a>(names: &'a [String], mirror: &Mirror) -> Option<Copies<'a>> {
@@ -96,7 +96,7 @@ pub fn text(handle: &Handle, names: &[String]) -> String {
     let state = State {
         ports: ports.map(|(name, counters)| port(name, counters)).collect(),
         mirror: handle.mirror.as_ref().and_then(|it| copies(names, it)),
-        replaced_pages: fault::replaced_pages(),
+        lost_mappings: fault::lost_mappings(),
     };
     // Numbers and strings: serialization cannot fail.
     serde_json::to_string(&state).unwrap_or_default() + "\n"

@@ -13,6 +13,10 @@ pub enum Reason {
     Length,
     /// Its source is the address of a group, or zero.
     Source,
+    /// Its source is the fixed address of another port, or its port has a fixed address that is not its source.
+    Spoofed,
+    /// Its destination is behind an isolated port, and so is its source.
+    Isolated,
     /// Bridges do not forward frames to this destination.
     LinkLocal,
     /// Its destination is behind the port from which it came.
@@ -29,9 +33,11 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Length,
         Self::Source,
+        Self::Spoofed,
+        Self::Isolated,
         Self::LinkLocal,
         Self::SamePort,
         Self::Down,

@@ -3,20 +3,24 @@
 use crate::copy::{read_header, HEADERS};
 use crate::counters::{Counter, Reason};
 use crate::events::Events;
+use crate::fault;
 use crate::frame::{Header, LONGEST};
 use crate::handle::{Bases, Command, Handle};
 use crate::mirror::{Recorder, INTERVAL};
 use crate::net_header::NET_HEADER;
+use crate::policy::Policy;
 use crate::port::{Active, Port, Queue};
 use crate::ring::{Chain, Fault, Segment};
-use crate::table::Table;
+use crate::table::{Learnt, Table};
 use crate::tap::{Arrival, Tap};
 use crate::work::{receive, Batch, End, Refused, Touched, Work, BATCH};
-use std::convert::Infallible;
-use std::io::{self, Write};
+use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Bytes that a port sends in a turn, of all its queues: it keeps others from their turns no longer than it takes to copy them.
+const LARGEST_TURN: u32 = 1 << 20;
 
 /// Polls without a frame after which the time is read.
 const POLLS: u32 = 64;
@@ -34,11 +38,14 @@ pub enum Wait {
 pub struct Engine {
     handle: Arc<Handle>,
     ports: Vec<Option<Port>>,
+    policies: Vec<Policy>,
     /// Positions of the queues of ports that an invalid one has stopped.
     stopped: Vec<Bases>,
     table: Table,
     started: Instant,
     now: u32,
+    /// Mappings that were lost, of all guests.
+    lost: u64,
     events: Events,
     /// The port whose frames are copied.
     mirrored: Option<usize>,
@@ -53,16 +60,26 @@ fn add(counters: &[Counter; 2], counts: [u64; 2]) {
 }
 
 impl Engine {
-    /// Creates the engine of a handle.
+    /// Creates the engine of a handle, with what the frames of each port may do.
     ///
     /// # Errors
-    /// The kernel refuses to wait for events.
-    pub fn new(handle: Arc<Handle>) -> io::Result<Self> {
+    /// The kernel refuses to wait for events, or two ports have the same fixed address.
+    pub fn new(handle: Arc<Handle>, policies: Vec<Policy>) -> io::Result<Self> {
         let count = handle.counters.len();
+        let mut table = Table::new(count);
+        for (port, policy) in policies.iter().enumerate() {
+            if policy.mac.is_some_and(|mac| !table.fix(mac, port)) {
+                let equal =
+                    "two ports have the same fixed address\nhelp: give each port another mac=";
+                return Err(io::Error::other(equal));
+            }
+        }
         let engine = Self {
             ports: (0..count).map(|_| None).collect(),
+            policies,
             stopped: vec![Bases::new(); count],
-            table: Table::new(count),
+            table,
+            lost: fault::lost_mappings(),
             started: Instant::now(),
             now: 0,
             events: Events::new()?,
@@ -86,11 +103,7 @@ impl Engine {
     }
 
     /// Forwards frames for ever.
-    ///
-    /// # Errors
-    /// The kernel refuses the watchdog's signal.
-    pub fn run(&mut self, wait: Wait) -> io::Result<Infallible> {
-        self.handle.progress.watch_this_thread()?;
+    pub fn run(&mut self, wait: Wait) -> ! {
         // A switch that sleeps at once polls an idle port only once: its guests may need the CPU.
         let idle_polls = match wait {
             Wait::Sleep(Duration::ZERO) => 1,
@@ -102,6 +115,9 @@ impl Engine {
             // The load alone costs no locked access in each turn.
             if self.handle.is_pending.load(Ordering::Acquire) {
                 self.obey();
+            }
+            if fault::lost_mappings() != self.lost {
+                self.fail_lost();
             }
             let has_worked = self.poll_all(&mut work);
             if let Some(mirror) = &self.handle.mirror {
@@ -148,7 +164,12 @@ impl Engine {
         let commands = std::mem::take(&mut *commands.unwrap_or_else(PoisonError::into_inner));
         for command in commands {
             match command {
-                Command::Attach(port, active) => self.attach(port, active),
+                Command::Attach(port, active, is_new) => {
+                    if is_new {
+                        self.table.clear(port);
+                    }
+                    self.attach(port, active);
+                }
                 Command::Detach(port, reply) => {
                     let mut bases = self.detach(port);
                     bases.append(&mut self.stopped[port]);
@@ -159,7 +180,6 @@ impl Engine {
     }
 
     fn attach(&mut self, port: usize, mut active: Box<Active>) {
-        self.table.clear(port);
         self.stopped[port].clear();
         active.begin(&self.events);
         if !(active.receive.is_empty() || active.transmit.is_empty()) {
@@ -189,6 +209,17 @@ impl Engine {
     fn fail(&mut self, port: usize, fault: Fault) {
         self.handle.counters[port].fail(fault);
         self.stopped[port] = self.detach(port);
+    }
+
+    /// Stops the ports whose memory was truncated.
+    #[cold]
+    fn fail_lost(&mut self) {
+        self.lost = fault::lost_mappings();
+        for port in 0..self.ports.len() {
+            if matches!(&self.ports[port], Some(Port::Guest(active)) if active.memory.is_lost()) {
+                self.fail(port, Fault::Truncated);
+            }
+        }
     }
 
     /// Removes a tap that was deleted.
@@ -241,9 +272,19 @@ impl Engine {
     #[inline]
     fn take_of_guest(&mut self, port: usize, source: &mut Active, work: &mut Work) -> Batch {
         let mut batch = Batch::default();
-        for (index, queue) in source.transmit.iter_mut().enumerate() {
-            if let Err(fault) = work.take(&source.memory, queue) {
-                batch.end = End::Fault(fault);
+        let count = source.transmit.len();
+        let mut room = LARGEST_TURN;
+        // A queue for which there is no room any more is the first one of the next turn.
+        let first = std::mem::take(&mut source.first);
+        for index in (first..count).chain(0..first) {
+            if room == 0 {
+                source.first = index;
+                break;
+            }
+            let queue = &mut source.transmit[index];
+            match work.take(&source.memory, queue, room) {
+                Ok(bytes) => room = room.saturating_sub(bytes),
+                Err(fault) => batch.end = End::Fault(fault),
             }
             batch.has_frames |= !work.frames.is_empty();
             let frames = std::mem::take(&mut work.frames);
@@ -312,11 +353,17 @@ impl Engine {
         if source.is_invalid_source() {
             return counters.drop(Reason::Source);
         }
-        if !self.table.learn(source, port, self.now) {
-            counters.not_learnt.add(1);
-        }
+        let learnt = match self.policies[port].permits(source) {
+            true => self.table.learn(source, port, self.now),
+            false => Learnt::OfOther,
+        };
         self.copy_to_mirror(port, header, segments, frame.length);
         let counters = &self.handle.counters[port];
+        match learnt {
+            Learnt::Known => {}
+            Learnt::NoRoom => counters.not_learnt.add(1),
+            Learnt::OfOther => return counters.drop(Reason::Spoofed),
+        }
         if destination.is_link_local() {
             return counters.drop(Reason::LinkLocal);
         }
@@ -326,13 +373,31 @@ impl Engine {
         };
         match found {
             Some(found) if found == port => counters.drop(Reason::SamePort),
+            Some(found) if self.are_isolated(port, found) => counters.drop(Reason::Isolated),
             Some(found) => self.deliver(found, queue, frame, header, work),
-            None => {
-                for other in (0..self.ports.len()).filter(|other| *other != port) {
-                    if self.ports[other].is_some() {
-                        self.deliver(other, queue, frame, header, work);
-                    }
-                }
+            None => self.flood((port, queue), frame, header, work),
+        }
+    }
+
+    /// Returns whether no frame goes from the one port to the other.
+    #[inline]
+    fn are_isolated(&self, one: usize, other: usize) -> bool {
+        self.policies[one].is_isolated && self.policies[other].is_isolated
+    }
+
+    /// Copies a frame to all other ports. One with a fixed address gets no frame to another card.
+    fn flood(
+        &mut self,
+        (port, queue): (usize, usize),
+        frame: &Chain,
+        header: Header,
+        work: &mut Work,
+    ) {
+        let is_group = header.destination().is_group();
+        for other in (0..self.ports.len()).filter(|other| *other != port) {
+            let is_wanted = is_group || self.policies[other].mac.is_none();
+            if is_wanted && self.ports[other].is_some() && !self.are_isolated(port, other) {
+                self.deliver(other, queue, frame, header, work);
             }
         }
     }
@@ -386,10 +451,7 @@ fn notify(handle: &Handle, port: usize, queue: &mut Queue) {
     }
     if let Some(call) = &queue.call {
         handle.counters[port].notifications.add(1);
-        // A guest that is not notified because its event is full or gone harms itself.
-        let _ignored = handle.progress.notification(|| {
-            let mut call = call;
-            call.write(&1_u64.to_ne_bytes())
-        });
+        // It was an event when it came.
+        let _ignored = handle.notifier.notify(call);
     }
 }

@@ -1,86 +1,100 @@
-//! Accesses to memory that its owner has truncated: SIGBUS is answered by a private page in place of the lost one.
+//! Accesses to memory that its owner has truncated: SIGBUS is answered by empty memory in place of the whole lost mapping.
 //!
-//! A VMM can shrink the file of a guest's memory after it was mapped. The access continues with zeros or is lost, which
-//! harms this guest alone.
+//! A VMM can shrink the file of a guest's memory after it was mapped. The access continues with zeros or is lost, and the engine
+//! stops the port of that guest.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Maximum number of mappings at a time.
-const MOST: usize = 1024;
+const MOST: usize = 4096;
 
-/// A mapping: first address and length; 0 if unused.
+/// A mapping: first address and length, 0 if unused.
 struct Slot {
     start: AtomicUsize,
     length: AtomicUsize,
+    is_lost: AtomicBool,
 }
 
 static SLOTS: [Slot; MOST] = [const {
     Slot {
         start: AtomicUsize::new(0),
         length: AtomicUsize::new(0),
+        is_lost: AtomicBool::new(false),
     }
 }; MOST];
 
-static REPLACED: AtomicU64 = AtomicU64::new(0);
+static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the number of pages that were replaced.
-pub fn replaced_pages() -> u64 {
-    REPLACED.load(Ordering::Relaxed)
+/// Returns how many mappings were lost.
+#[inline]
+pub fn lost_mappings() -> u64 {
+    LOST.load(Ordering::Relaxed)
 }
 
 /// Protects accesses to a mapping while it exists.
-pub struct Guard(Option<usize>);
+pub struct Guard(usize);
 
 impl Guard {
-    /// Protects a mapping. With too many of them, a fault ends the process as it would without.
-    pub fn new(start: usize, length: usize) -> Self {
-        let claimed = SLOTS.iter().position(|slot| {
+    /// Protects a mapping; `None` if there are too many.
+    pub fn new(start: usize, length: usize) -> Option<Self> {
+        let index = SLOTS.iter().position(|slot| {
             let order = Ordering::AcqRel;
             slot.start
                 .compare_exchange(0, start, order, Ordering::Relaxed)
                 .is_ok()
-        });
-        if let Some(index) = claimed {
-            SLOTS[index].length.store(length, Ordering::Release);
-        }
-        Self(claimed)
+        })?;
+        SLOTS[index].is_lost.store(false, Ordering::Relaxed);
+        SLOTS[index].length.store(length, Ordering::Release);
+        Some(Self(index))
+    }
+
+    /// Returns whether memory was found lost.
+    pub fn is_lost(&self) -> bool {
+        SLOTS[self.0].is_lost.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(index) = self.0 {
-            SLOTS[index].length.store(0, Ordering::Release);
-            SLOTS[index].start.store(0, Ordering::Release);
-        }
+        SLOTS[self.0].length.store(0, Ordering::Release);
+        SLOTS[self.0].start.store(0, Ordering::Release);
     }
 }
 
-/// Returns whether a mapping has this address.
-fn is_guarded(address: usize) -> bool {
-    SLOTS.iter().any(|slot| {
+/// Replaces the mapping that has an address. Returns whether there is one.
+fn replace(address: usize) -> bool {
+    let found = SLOTS.iter().find_map(|slot| {
         let start = slot.start.load(Ordering::Acquire);
-        start != 0 && address.wrapping_sub(start) < slot.length.load(Ordering::Acquire)
-    })
+        let length = slot.length.load(Ordering::Acquire);
+        let is_it = start != 0 && address.wrapping_sub(start) < length;
+        is_it.then_some((slot, start as *mut libc::c_void, length))
+    });
+    let Some((slot, start, length)) = found else {
+        return false;
+    };
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    // SAFETY: mmap may be called in a handler. A guarded mapping is replaced whole: its number of mappings stays one, and huge
+    // pages need no part of one.
+    let replaced = unsafe { libc::mmap(start, length, access, flags, -1, 0) } == start;
+    if replaced && !slot.is_lost.swap(true, Ordering::Relaxed) {
+        LOST.fetch_add(1, Ordering::Relaxed);
+    }
+    replaced
 }
 
 extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    const PAGE: usize = 4096;
-    // SAFETY: the kernel gives a valid structure, which for SIGBUS has an address.
-    let address = unsafe { (*info).si_addr() } as usize;
-    if is_guarded(address) {
-        let page = (address & !(PAGE - 1)) as *mut libc::c_void;
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: mmap may be called in a handler. The page is one of a guarded mapping, and is lost.
-        if unsafe { libc::mmap(page, PAGE, access, flags, -1, 0) } == page {
-            REPLACED.fetch_add(1, Ordering::Relaxed);
-            return;
+    // SAFETY: the error of the interrupted code is that of this thread. The kernel gives a valid structure, which for SIGBUS has
+    // an address.
+    unsafe {
+        let error = *libc::__errno_location();
+        if !replace((*info).si_addr() as usize) {
+            // With the default action the access, which is repeated, ends the process.
+            libc::signal(libc::SIGBUS, libc::SIG_DFL);
         }
+        *libc::__errno_location() = error;
     }
-    // SAFETY: with the default action the access, which is repeated, ends the process.
-    unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
 }
 
 /// Installs the handler of SIGBUS.
@@ -122,9 +136,18 @@ mod tests {
         // SAFETY: the address is in the mapping, which lives.
         unsafe { at.as_ptr().write_volatile(7) };
         file.set_len(0x1000).unwrap();
-        let before = replaced_pages();
-        // SAFETY: the same; the page is replaced at the access.
+        assert!(!memory.is_lost());
+        let before = lost_mappings();
+        // SAFETY: the same; all of it is replaced at the access.
         assert_eq!(unsafe { at.as_ptr().read_volatile() }, 0);
-        assert_eq!(replaced_pages(), before + 1);
+        assert!(memory.is_lost());
+        assert!(lost_mappings() > before);
+        let [first, last] = [0, 0x3fff].map(|it| memory.guest(&mut Cache::default(), it, 1));
+        // SAFETY: the same.
+        unsafe { first.unwrap().as_ptr().write_volatile(1) };
+        file.set_len(0).unwrap();
+        // SAFETY: the same; the second truncation does not matter any more.
+        let bytes = [first, last].map(|it| unsafe { it.unwrap().as_ptr().read_volatile() });
+        assert_eq!(bytes, [1, 0]);
     }
 }

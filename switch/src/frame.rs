@@ -21,6 +21,18 @@ impl Mac {
         Self(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
     }
 
+    /// Parses six bytes of two hexadecimal digits each, separated by colons.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 6];
+        let mut digits = text.split(':');
+        for byte in &mut bytes {
+            let pair = digits.next().filter(|it| it.len() == 2)?;
+            let is_hex = pair.bytes().all(|digit| digit.is_ascii_hexdigit());
+            *byte = u8::from_str_radix(pair, 16).ok().filter(|_| is_hex)?;
+        }
+        digits.next().is_none().then(|| Self::new(bytes))
+    }
+
     /// Returns the address as a number.
     #[inline]
     pub fn number(self) -> u64 {

@@ -2,8 +2,8 @@
 
 use crate::counters::Counters;
 use crate::mirror::Mirror;
+use crate::notify::Notifier;
 use crate::port::Active;
-use crate::watchdog::Progress;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::FromRawFd;
@@ -16,7 +16,8 @@ pub type Bases = Vec<(usize, u32)>;
 
 /// A change of ports, which the engine makes.
 pub(crate) enum Command {
-    Attach(usize, Box<Active>),
+    /// A port, its queues, and whether its VMM has just connected.
+    Attach(usize, Box<Active>, bool),
     Detach(usize, SyncSender<Bases>),
 }
 
@@ -26,8 +27,8 @@ pub struct Handle {
     pub(crate) is_pending: AtomicBool,
     /// Event that wakes the engine.
     pub(crate) wake: File,
-    /// Progress, for the watchdog.
-    pub progress: Progress,
+    /// Notifies the guests.
+    pub notifier: Notifier,
     /// Counters of each port.
     pub counters: Vec<Counters>,
     /// Copies of the frames of a port.
@@ -47,13 +48,13 @@ impl Handle {
     /// Creates the handle of an engine with a number of ports, one of which may be mirrored.
     ///
     /// # Errors
-    /// The kernel refuses an event.
+    /// The kernel refuses an event, or asynchronous requests.
     pub fn new(ports: usize, mirror: Option<Mirror>) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             commands: Mutex::default(),
             is_pending: AtomicBool::new(false),
             wake: event()?,
-            progress: Progress::default(),
+            notifier: Notifier::new()?,
             counters: (0..ports).map(|_| Counters::default()).collect(),
             mirror,
         }))
@@ -71,9 +72,9 @@ impl Handle {
         let _full = (&self.wake).write(&1_u64.to_ne_bytes());
     }
 
-    /// Connects a port.
-    pub fn attach(&self, port: usize, active: Active) {
-        self.send(Command::Attach(port, Box::new(active)));
+    /// Starts a port. What is known of it is forgotten if its VMM has just connected.
+    pub fn attach(&self, port: usize, active: Active, is_new: bool) {
+        self.send(Command::Attach(port, Box::new(active), is_new));
     }
 
     /// Stops a port. On return nothing uses its memory. Returns where its queues continue.

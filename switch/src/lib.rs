@@ -6,7 +6,7 @@
 //!
 //! Guests are hostile. Each descriptor is read once; each address and length is checked against the shared memory
 //! ([`memory`]). A port with an invalid ring stops; the others go on. Memory that its owner truncates does not fault
-//! ([`fault`]). A notification that blocks is interrupted ([`watchdog`]).
+//! ([`fault`]). No notification waits ([`notify`]).
 
 pub mod control;
 mod copy;
@@ -21,6 +21,8 @@ pub mod handle;
 pub mod memory;
 pub mod mirror;
 pub mod net_header;
+pub mod notify;
+pub mod policy;
 pub mod port;
 mod prefetch;
 pub mod report;
@@ -30,5 +32,4 @@ pub mod session;
 pub mod socket;
 pub mod table;
 pub mod tap;
-pub mod watchdog;
 mod work;

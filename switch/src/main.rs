@@ -3,36 +3,37 @@
 use clap::Parser;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::RawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use trapline_machine::descriptors::close_range;
+use trapline_machine::privileges;
 use trapline_switch::engine::{Engine, Wait};
 use trapline_switch::handle::Handle;
 use trapline_switch::mirror::{self, Mirror};
-use trapline_switch::report::{self, Reporter};
-use trapline_switch::socket::{Address, Source};
+use trapline_switch::policy::{Policy, PortArgument};
+use trapline_switch::report;
+use trapline_switch::socket::{self, Address, Source};
 use trapline_switch::tap::Tap;
-use trapline_switch::{control, cpu, fault, sandbox, socket};
-
-/// Time between checks of the engine's progress.
-const CHECK: Duration = Duration::from_millis(20);
+use trapline_switch::{control, cpu, fault, sandbox};
 
 /// A layer-2 learning switch between guests, whose ports are vhost-user sockets and taps.
 #[derive(Parser)]
 #[command(version)]
 struct Options {
-    /// A port: the VMM connects to this socket
-    #[arg(long, value_name = "SOCKET")]
-    listen: Vec<PathBuf>,
+    /// A port: the VMM connects to this socket. `mac` is its only address; isolated ports do not reach each other
+    #[arg(long, value_name = "SOCKET[,mac=ADDRESS][,isolated]")]
+    listen: Vec<PortArgument>,
     /// A port: the VMM listens on this socket
-    #[arg(long, value_name = "SOCKET")]
-    connect: Vec<PathBuf>,
+    #[arg(long, value_name = "SOCKET[,mac=ADDRESS][,isolated]")]
+    connect: Vec<PortArgument>,
     /// A port: an existing tap of the host
-    #[arg(long, value_name = "NAME")]
-    tap: Vec<String>,
+    #[arg(long, value_name = "NAME[,mac=ADDRESS][,isolated]")]
+    tap: Vec<PortArgument>,
     /// Copy the frames of a port, named as in the counters, to a file or FIFO in the format of pcap
     #[arg(long, value_name = "PORT=FILE")]
     mirror: Option<String>,
@@ -57,6 +58,7 @@ struct Options {
 struct Opened {
     /// Names of all ports.
     names: Vec<String>,
+    policies: Vec<Policy>,
     /// The first ports.
     sources: Vec<Source>,
     /// The others.
@@ -88,7 +90,8 @@ fn open_socket(address: &Address) -> Result<Source, String> {
     })
 }
 
-fn open_tap(name: &String) -> Result<Tap, String> {
+fn open_tap(port: &PortArgument) -> Result<Tap, String> {
+    let name = &port.name;
     Tap::new(name).map_err(|error| {
         format!("cannot open the tap {name}: {error}\nhelp: 'ip tuntap add {name} mode tap user USER' makes one, as root; end the program that uses it")
     })
@@ -96,11 +99,14 @@ fn open_tap(name: &String) -> Result<Tap, String> {
 
 impl Options {
     fn open(&self) -> Result<Opened, String> {
-        let listening = self.listen.iter().cloned().map(Address::Listen);
-        let connecting = self.connect.iter().cloned().map(Address::Connect);
+        let path = |port: &PortArgument| PathBuf::from(&port.name);
+        let listening = self.listen.iter().map(path).map(Address::Listen);
+        let connecting = self.connect.iter().map(path).map(Address::Connect);
         let addresses: Vec<Address> = listening.chain(connecting).collect();
-        let sockets = addresses.iter().map(name);
-        let names: Vec<String> = sockets.chain(self.tap.iter().cloned()).collect();
+        let taps = self.tap.iter().map(|port| port.name.clone());
+        let names: Vec<String> = addresses.iter().map(name).chain(taps).collect();
+        let all = [&self.listen, &self.connect, &self.tap];
+        let policies = all.into_iter().flatten().map(|port| port.policy);
         if names.is_empty() {
             return Err(
                 "no port\nhelp: --listen SOCKET for each guest, --tap NAME for the host".to_owned(),
@@ -115,6 +121,7 @@ impl Options {
             taps: self.tap.iter().map(open_tap).collect::<Result<_, _>>()?,
             counters: counters.as_ref().map(open_socket).transpose()?,
             mirror: self.open_mirror(&names)?,
+            policies: policies.collect(),
             names,
         })
     }
@@ -160,18 +167,16 @@ fn open_copies(path: &Path) -> io::Result<File> {
 
 fn run(options: &Options) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
+    close_range(libc::STDERR_FILENO + 1, RawFd::MAX);
     let opened = options.open()?;
+    privileges::drop_all(None, None).map_err(|error| error.to_string())?;
     sandbox::prepare();
     fault::install().map_err(text)?;
     let (mirror, file) = opened.mirror.unzip();
     let handle = Handle::new(opened.names.len(), mirror).map_err(text)?;
     let first_tap = opened.sources.len();
     for (port, source) in opened.sources.into_iter().enumerate() {
-        let (handle, name) = (Arc::clone(&handle), opened.names[port].clone());
-        std::thread::spawn(move || {
-            let mut reporter = Reporter::new(name);
-            socket::serve(&handle, port, &source, |error| reporter.report(&error));
-        });
+        socket::start(&handle, port, source, &opened.names[port]);
     }
     if let Some(file) = file {
         start_mirror(&handle, file, options.mirror_limit.saturating_mul(1 << 20)).map_err(text)?;
@@ -180,20 +185,19 @@ fn run(options: &Options) -> Result<(), String> {
         let (handle, names) = (Arc::clone(&handle), opened.names);
         std::thread::spawn(move || answer(&handle, &names, &listener));
     }
-    let watched = Arc::clone(&handle);
-    std::thread::spawn(move || {
-        let mut last = 0;
-        loop {
-            std::thread::sleep(CHECK);
-            last = watched.progress.check(last);
-        }
-    });
-    let mut engine = prepare(options, &handle).map_err(text)?;
+    if let Some(cpu) = options.cpu {
+        cpu::pin(cpu).map_err(text)?;
+    }
+    let mut engine = Engine::new(Arc::clone(&handle), opened.policies).map_err(text)?;
     for (index, tap) in opened.taps.into_iter().enumerate() {
         engine.add_tap(first_tap + index, tap).map_err(text)?;
     }
     sandbox::enter().map_err(|error| format!("cannot enter the sandbox: {error}"))?;
-    forward(options, engine).map_err(text)
+    let wait = match options.poll {
+        true => Wait::Poll,
+        false => Wait::Sleep(Duration::from_micros(options.sleep_after)),
+    };
+    engine.run(wait)
 }
 
 /// Starts the thread that writes copies.
@@ -213,21 +217,4 @@ fn answer(handle: &Handle, names: &[String], listener: &UnixListener) {
     for reader in listener.incoming().flatten() {
         let _gone = control::answer(handle, names, &reader);
     }
-}
-
-/// Makes this thread the one that forwards.
-fn prepare(options: &Options, handle: &Arc<Handle>) -> io::Result<Engine> {
-    if let Some(cpu) = options.cpu {
-        cpu::pin(cpu)?;
-    }
-    Engine::new(Arc::clone(handle))
-}
-
-/// Forwards frames.
-fn forward(options: &Options, mut engine: Engine) -> io::Result<()> {
-    let wait = match options.poll {
-        true => Wait::Poll,
-        false => Wait::Sleep(Duration::from_micros(options.sleep_after)),
-    };
-    engine.run(wait).map(|never| match never {})
 }

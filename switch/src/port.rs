@@ -54,6 +54,8 @@ pub struct Active {
     pub receive: Vec<Queue>,
     /// Queues from which it sends.
     pub transmit: Vec<Queue>,
+    /// Index of the queue from which frames are taken first.
+    pub first: usize,
     /// A frame may take several buffers (`VIRTIO_NET_F_MRG_RXBUF`).
     pub is_mergeable: bool,
 }

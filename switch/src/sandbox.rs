@@ -1,7 +1,7 @@
 //! The system calls of a switch that runs: those of its sockets, of the memory of guests, and of its threads.
 //!
-//! It can open no file, start no program, and reach no network. It can map files that it is given, connect to the sockets
-//! of its ports, and send signals to its own threads. Other calls fail: what a port makes the switch do ends that port alone.
+//! It can open no file, start no program, and reach no network. It can map files that it is given, and connect to the sockets
+//! of its ports. Other calls fail: what a port makes the switch do ends that port alone.
 
 use seccompiler::{
     apply_filter_all_threads, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp,
@@ -10,8 +10,10 @@ use seccompiler::{
 use std::collections::BTreeMap;
 
 /// Calls with any arguments.
-const ALLOWED: [libc::c_long; 42] = [
-    // Frames.
+const ALLOWED: [libc::c_long; 44] = [
+    // Frames, and notifications.
+    libc::SYS_io_submit,
+    libc::SYS_io_getevents,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
@@ -75,10 +77,6 @@ fn restricted() -> Result<Vec<(libc::c_long, Vec<SeccompRule>)>, seccompiler::Ba
         (
             libc::SYS_socket,
             vec![rule(masked(0, all, libc::AF_UNIX as u64)?)?],
-        ),
-        (
-            libc::SYS_tgkill,
-            vec![rule(masked(0, all, std::process::id().into())?)?],
         ),
     ])
 }

@@ -3,7 +3,7 @@
 //! Each message that changes a queue stops the port in the engine, and starts it again if all that a queue needs is known.
 
 use crate::handle::Handle;
-use crate::memory::{Memory, Spec};
+use crate::memory::{Memory, MemoryError, Spec, MOST_REGIONS};
 use crate::port::{Active, Queue};
 use crate::ring::{Addresses, Packed, Ring, Split, LARGEST};
 use std::fs::File;
@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use vhost::vhost_user::message::{
     FrontendReq, VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags,
     VhostUserInflight, VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures,
@@ -39,7 +40,7 @@ mod feature {
 }
 
 /// Requests that the offered features allow. The crate acts upon some of the others before it asks the session.
-const REQUESTS: [FrontendReq; 17] = [
+const REQUESTS: [FrontendReq; 20] = [
     FrontendReq::GET_FEATURES,
     FrontendReq::SET_FEATURES,
     FrontendReq::SET_OWNER,
@@ -57,12 +58,19 @@ const REQUESTS: [FrontendReq; 17] = [
     FrontendReq::GET_QUEUE_NUM,
     FrontendReq::SET_VRING_ENABLE,
     FrontendReq::RESET_DEVICE,
+    FrontendReq::GET_MAX_MEM_SLOTS,
+    FrontendReq::ADD_MEM_REG,
+    FrontendReq::REM_MEM_REG,
 ];
 
 /// Features of the protocol.
 const PROTOCOL: VhostUserProtocolFeatures = VhostUserProtocolFeatures::MQ
     .union(VhostUserProtocolFeatures::REPLY_ACK)
-    .union(VhostUserProtocolFeatures::RESET_DEVICE);
+    .union(VhostUserProtocolFeatures::RESET_DEVICE)
+    .union(VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS);
+
+/// Least time between two starts of a port: the engine forwards nothing meanwhile.
+const PACE: Duration = Duration::from_millis(1);
 
 /// State of a queue, as far as the front end has set it.
 #[derive(Debug, Default)]
@@ -82,10 +90,12 @@ struct Session {
     handle: Arc<Handle>,
     port: usize,
     features: u64,
-    memory: Option<Arc<Memory>>,
+    memory: Arc<Memory>,
     vrings: Vec<Vring>,
     /// The engine has the port.
     is_attached: bool,
+    /// Time of its last start.
+    started: Option<Instant>,
 }
 
 fn copied(file: &Option<File>) -> Result<Option<File>> {
@@ -99,9 +109,10 @@ impl Session {
             handle,
             port,
             features: 0,
-            memory: None,
+            memory: Arc::default(),
             vrings: (0..2 * MOST_PAIRS).map(|_| Vring::default()).collect(),
             is_attached: false,
+            started: None,
         }
     }
 
@@ -123,13 +134,15 @@ impl Session {
     /// Gives the port to the engine, with the queues of which all is known.
     fn start(&mut self) -> Result<()> {
         self.stop();
-        let Some(memory) = &self.memory else {
-            return Ok(());
-        };
+        let memory = &self.memory;
+        if memory.is_lost() {
+            return Err(Error::InvalidParam);
+        }
         let mut active = Active {
             memory: Arc::clone(memory),
             receive: Vec::new(),
             transmit: Vec::new(),
+            first: 0,
             is_mergeable: self.features & feature::MRG_RXBUF != 0,
         };
         let has_events = self.features & feature::EVENT_IDX != 0;
@@ -159,21 +172,60 @@ impl Session {
             }
         }
         if !(active.receive.is_empty() && active.transmit.is_empty()) {
+            let is_new = self.started.is_none();
+            self.wait_for_turn();
             self.is_attached = true;
-            self.handle.attach(self.port, active);
+            self.handle.attach(self.port, active, is_new);
         }
         Ok(())
     }
 
+    /// Waits until the port may be started again.
+    fn wait_for_turn(&mut self) {
+        if let Some(rest) = self.started.and_then(|at| PACE.checked_sub(at.elapsed())) {
+            std::thread::sleep(rest);
+        }
+        self.started = Some(Instant::now());
+    }
+
+    /// Uses other memory.
+    fn set_memory(&mut self, memory: std::result::Result<Memory, MemoryError>) -> Result<()> {
+        self.stop();
+        let memory = memory.map_err(|error| Error::ReqHandlerError(io::Error::other(error)))?;
+        self.memory = Arc::new(memory);
+        self.start()
+    }
+
+    /// Checks that a file is an event: others may leave whoever waits for them or closes them without an answer.
+    fn event(&self, file: Option<File>) -> Result<Option<File>> {
+        let is_event = |file: &File| self.handle.notifier.is_event(file);
+        match file.as_ref().is_none_or(is_event) {
+            true => Ok(file),
+            false => Err(Error::InvalidParam),
+        }
+    }
+
     fn reset(&mut self) {
         self.stop();
+        let started = self.started;
         *self = Self::new(Arc::clone(&self.handle), self.port);
+        self.started = started;
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// Returns a region of memory.
+fn spec(region: &VhostUserMemoryRegion) -> Spec {
+    Spec {
+        guest: region.guest_phys_addr,
+        size: region.memory_size,
+        user: region.user_addr,
+        offset: region.mmap_offset,
     }
 }
 
@@ -216,18 +268,11 @@ impl VhostUserBackendReqHandlerMut for Session {
         files: Vec<File>,
         _: Option<bool>,
     ) -> Result<Option<Vec<VhostUserMemoryRegionBase>>> {
+        let specs: Vec<_> = regions.iter().map(spec).zip(files).collect();
+        // The old memory is gone before: both need not fit.
         self.stop();
-        let specs = regions.iter().map(|it| Spec {
-            guest: it.guest_phys_addr,
-            size: it.memory_size,
-            user: it.user_addr,
-            offset: it.mmap_offset,
-        });
-        let specs: Vec<_> = specs.zip(files).collect();
-        let memory =
-            Memory::new(&specs).map_err(|error| Error::ReqHandlerError(io::Error::other(error)))?;
-        self.memory = Some(Arc::new(memory));
-        self.start()?;
+        self.memory = Arc::default();
+        self.set_memory(Memory::new(&specs))?;
         Ok(None)
     }
 
@@ -270,13 +315,15 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        let event = self.event(file)?;
         let vring = self.vring(index.into())?;
-        (vring.is_started, vring.kick) = (true, file);
+        (vring.is_started, vring.kick) = (true, event);
         self.start()
     }
 
     fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
-        self.vring(index.into())?.call = file;
+        let event = self.event(file)?;
+        self.vring(index.into())?.call = event;
         self.start()
     }
 
@@ -329,20 +376,21 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn get_max_mem_slots(&mut self) -> Result<u64> {
-        unsupported()
+        Ok(MOST_REGIONS as u64)
     }
 
     fn add_mem_region(
         &mut self,
-        _: &VhostUserSingleMemoryRegion,
-        _: File,
+        region: &VhostUserSingleMemoryRegion,
+        file: File,
         _: Option<bool>,
     ) -> Result<Option<VhostUserMemoryRegionBase>> {
-        unsupported()
+        self.set_memory(self.memory.with(spec(region), &file))?;
+        Ok(None)
     }
 
-    fn remove_mem_region(&mut self, _: &VhostUserSingleMemoryRegion) -> Result<()> {
-        unsupported()
+    fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
+        self.set_memory(self.memory.without(spec(region)))
     }
 
     fn set_device_state_fd(

@@ -1,16 +1,22 @@
-//! Sockets of the ports: the switch listens or connects, and does so again when a connection has ended.
+//! Sockets of the ports: the switch listens or connects, and serves one VMM after the other.
 
 use crate::handle::Handle;
+use crate::report::Reporter;
 use crate::session;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{sync_channel, SyncSender, TrySendError};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// Time between attempts to connect.
+/// Time between attempts.
 const RETRY: Duration = Duration::from_millis(20);
+
+/// Time that a VMM waits for the end of the one before, which may have been killed just now.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// A port's socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,25 +63,62 @@ impl Source {
         }
         UnixListener::bind(path).map(Self::Listener)
     }
+}
 
-    fn next(&self) -> io::Result<UnixStream> {
-        match self {
-            Self::Listener(listener) => listener.accept().map(|(stream, _)| stream),
-            Self::Path(path) => UnixStream::connect(path),
+/// Serves a port on threads of its own: one front end after the other. Messages have the name of the port.
+pub fn start(handle: &Arc<Handle>, port: usize, source: Source, name: &str) {
+    let handle = Arc::clone(handle);
+    let mut reporter = Reporter::new(name.to_owned());
+    let serve = move |socket| {
+        if let Err(error) = session::serve(&handle, port, socket) {
+            reporter.report(&error.to_string());
+        }
+    };
+    match source {
+        Source::Path(path) => drop(thread::spawn(move || connect(&path, serve))),
+        Source::Listener(listener) => {
+            let (sender, sockets) = sync_channel(0);
+            let mut reporter = Reporter::new(name.to_owned());
+            thread::spawn(move || accept(&listener, &sender, &mut reporter));
+            thread::spawn(move || sockets.into_iter().for_each(serve));
         }
     }
 }
 
-/// Serves one front end after the other. `report` gets what ended a connection.
-pub fn serve(handle: &Arc<Handle>, port: usize, source: &Source, mut report: impl FnMut(String)) {
+/// Connects again and again.
+fn connect(path: &Path, mut serve: impl FnMut(UnixStream)) {
     loop {
-        match source.next() {
-            Ok(socket) => {
-                if let Err(error) = session::serve(handle, port, socket) {
-                    report(error.to_string());
+        match UnixStream::connect(path) {
+            Ok(socket) => serve(socket),
+            Err(_) => thread::sleep(RETRY),
+        }
+    }
+}
+
+/// Hands connections over to the thread that serves them. While it serves one, others are refused: they would wait for an answer
+/// that does not come.
+fn accept(listener: &UnixListener, server: &SyncSender<UnixStream>, reporter: &mut Reporter) {
+    loop {
+        match listener.accept() {
+            Ok((socket, _)) => {
+                if !hand_over(server, socket) {
+                    reporter.report("a second VMM was refused: the first one is still connected");
                 }
             }
-            Err(_) => std::thread::sleep(RETRY),
+            Err(_) => thread::sleep(RETRY),
         }
+    }
+}
+
+/// Hands a connection over. Returns false if the one before does not end in time.
+fn hand_over(server: &SyncSender<UnixStream>, socket: UnixStream) -> bool {
+    let (start, mut socket) = (Instant::now(), socket);
+    loop {
+        match server.try_send(socket) {
+            Ok(()) => return true,
+            Err(TrySendError::Full(back)) if start.elapsed() < GRACE => socket = back,
+            Err(_) => return false,
+        }
+        thread::sleep(RETRY);
     }
 }

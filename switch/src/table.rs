@@ -1,7 +1,7 @@
 //! The table of hardware addresses: which port has sent from which address.
 //!
 //! It has a fixed size. A port has at most [`MOST_OF_PORT`] addresses, so that one that invents addresses does not displace
-//! those of others.
+//! those of others. The fixed address of a port is never learnt from another one, nor forgotten.
 
 use crate::frame::Mac;
 
@@ -15,6 +15,20 @@ pub const MOST_OF_PORT: u32 = 512;
 pub const AGE: u32 = 300;
 
 const EMPTY: u64 = 0;
+
+/// Second of the last frame of a fixed address.
+const FIXED: u32 = u32::MAX;
+
+/// What became of the address of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learnt {
+    /// It is known.
+    Known,
+    /// There is no room for it.
+    NoRoom,
+    /// It is the fixed address of another port.
+    OfOther,
+}
 
 /// An entry with an address that no frame has.
 const NO_MEMO: Entry = Entry {
@@ -81,36 +95,55 @@ impl Table {
     fn find(&self, mac: Mac, now: u32) -> Option<usize> {
         let entries = &self.entries[Self::window(mac)];
         let found = entries.iter().find(|entry| entry.mac == mac.number())?;
-        (now.wrapping_sub(found.seen) < AGE).then_some(found.port as usize)
+        let is_valid = found.seen == FIXED || now.wrapping_sub(found.seen) < AGE;
+        is_valid.then_some(found.port as usize)
     }
 
-    /// Notes that a port has sent from an address. Returns false if there is no room for it.
+    /// Gives an address to a port for good. Returns false if another port has it, or there is no room for it.
+    pub fn fix(&mut self, mac: Mac, port: usize) -> bool {
+        let is_learnt = self.learn(mac, port, 0) == Learnt::Known;
+        self.memo = [NO_MEMO; 2];
+        let mut entries = self.entries[Self::window(mac)].iter_mut();
+        let entry = entries.find(|entry| entry.mac == mac.number());
+        entry
+            .filter(|_| is_learnt)
+            .map(|it| it.seen = FIXED)
+            .is_some()
+    }
+
+    /// Notes that a port has sent from an address.
     #[inline]
-    pub fn learn(&mut self, mac: Mac, port: usize, now: u32) -> bool {
+    pub fn learn(&mut self, mac: Mac, port: usize, now: u32) -> Learnt {
         let [memo, _] = &self.memo;
         if (memo.mac, memo.port as usize, memo.seen) == (mac.number(), port, now) {
-            return true;
+            return Learnt::Known;
         }
         let entries = &mut self.entries[Self::window(mac)];
         match entries.iter_mut().find(|entry| entry.mac == mac.number()) {
             Some(entry) if entry.port as usize == port => {
-                entry.seen = now;
-                self.memo[0] = *entry;
-                true
+                if entry.seen != FIXED {
+                    entry.seen = now;
+                }
+                self.memo[0] = Entry {
+                    seen: now,
+                    ..*entry
+                };
+                Learnt::Known
             }
+            Some(entry) if entry.seen == FIXED => Learnt::OfOther,
             _ => self.learn_new(mac, port, now),
         }
     }
 
     #[cold]
-    fn learn_new(&mut self, mac: Mac, port: usize, now: u32) -> bool {
+    fn learn_new(&mut self, mac: Mac, port: usize, now: u32) -> Learnt {
         self.memo = [NO_MEMO; 2];
         if self.counts[port] == MOST_OF_PORT && self.searched[port] != now {
             self.searched[port] = now;
             self.forget(port, |entry| now.wrapping_sub(entry.seen) >= AGE);
         }
         if self.counts[port] == MOST_OF_PORT {
-            return false;
+            return Learnt::NoRoom;
         }
         let entries = &mut self.entries[Self::window(mac)];
         // Of equal ones the first, which is found first.
@@ -119,8 +152,9 @@ impl Table {
             EMPTY => (1, 0),
             _ => (2, u32::MAX - now.wrapping_sub(entry.seen)),
         };
-        let Some(entry) = entries.iter_mut().min_by_key(|entry| order(entry)) else {
-            return false;
+        let learnable = entries.iter_mut().filter(|entry| entry.seen != FIXED);
+        let Some(entry) = learnable.min_by_key(|entry| order(entry)) else {
+            return Learnt::NoRoom;
         };
         if entry.mac != EMPTY {
             self.counts[entry.port as usize] -= 1;
@@ -131,17 +165,19 @@ impl Table {
             seen: now,
         };
         self.counts[port] += 1;
-        true
+        Learnt::Known
     }
 
-    /// Forgets all addresses of a port.
+    /// Forgets all addresses of a port but its fixed one.
     pub fn clear(&mut self, port: usize) {
         self.forget(port, |_| true);
     }
 
     fn forget(&mut self, port: usize, is_old: impl Fn(&Entry) -> bool) {
         self.memo = [NO_MEMO; 2];
-        let of_port = |entry: &&mut Entry| entry.mac != EMPTY && entry.port as usize == port;
+        let of_port = |entry: &&mut Entry| {
+            entry.mac != EMPTY && entry.port as usize == port && entry.seen != FIXED
+        };
         for entry in self.entries.iter_mut().filter(of_port) {
             if is_old(entry) {
                 *entry = Entry::default();
@@ -170,10 +206,10 @@ mod tests {
     #[test]
     fn address_moves_ages_and_is_forgotten_with_its_port() {
         let mut table = Table::new(2);
-        assert!(table.learn(mac(2), 0, 10));
+        assert_eq!(table.learn(mac(2), 0, 10), Learnt::Known);
         assert_eq!(table.port(mac(2), 10 + AGE - 1), Some(0));
         assert_eq!(table.port(mac(2), 10 + AGE), None);
-        assert!(table.learn(mac(2), 1, 20));
+        assert_eq!(table.learn(mac(2), 1, 20), Learnt::Known);
         assert_eq!((table.count(0), table.count(1)), (0, 1));
         assert_eq!(table.port(mac(2), 21), Some(1));
         table.clear(1);
@@ -181,12 +217,32 @@ mod tests {
     }
 
     #[test]
+    fn fixed_address_stays_with_its_port() {
+        let mut table = Table::new(2);
+        assert!(table.fix(mac(2), 0));
+        assert!(!table.fix(mac(2), 1));
+        for now in [0, 1, 2 * AGE, FIXED - 1] {
+            assert_eq!(table.learn(mac(2), 1, now), Learnt::OfOther);
+            assert_eq!(table.port(mac(2), now), Some(0));
+            assert_eq!(table.learn(mac(2), 0, now), Learnt::Known);
+            table.clear(0);
+        }
+        // Not even a flood of addresses displaces it, whose entries all are younger.
+        for number in 0..1_000_000 {
+            table.learn(mac(1 << 40 | number), 1, AGE);
+        }
+        assert_eq!(table.port(mac(2), AGE), Some(0));
+        assert_eq!(table.count(0), 1);
+    }
+
+    #[test]
     fn port_that_invents_addresses_displaces_few() {
         let mut table = Table::new(2);
         for number in 1..=100 {
-            assert!(table.learn(mac(number << 8), 0, 1));
+            assert_eq!(table.learn(mac(number << 8), 0, 1), Learnt::Known);
         }
-        let learnt = (0..1_000_000).filter(|number| table.learn(mac(1 << 40 | number), 1, 2));
+        let learn = |number: &u64| table.learn(mac(1 << 40 | number), 1, 2) == Learnt::Known;
+        let learnt = (0..1_000_000).filter(learn);
         assert!(learnt.count() as u32 >= MOST_OF_PORT);
         let kept = (1..=100).filter(|number| table.port(mac(number << 8), 2) == Some(0));
         assert!(kept.count() >= 95);

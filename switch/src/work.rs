@@ -37,27 +37,30 @@ pub struct Touched {
 }
 
 impl Work {
-    /// Takes a batch of frames from a queue, those before an invalid one included.
+    /// Takes a batch of frames from a queue, those before an invalid one included, and none behind the first `room` bytes. Returns their
+    /// number of bytes.
     ///
     /// # Errors
     /// The driver has made an error.
     #[inline(always)]
-    pub fn take(&mut self, memory: &Memory, queue: &mut Queue) -> Result<(), Fault> {
+    pub fn take(&mut self, memory: &Memory, queue: &mut Queue, room: u32) -> Result<u32, Fault> {
+        let mut bytes = 0_u32;
         self.segments.clear();
         self.frames.clear();
-        while self.frames.len() < BATCH {
+        while self.frames.len() < BATCH && bytes < room {
             let taken = queue
                 .ring
                 .take(memory, Direction::Readable, &mut self.segments);
             match taken? {
                 Some(chain) => {
                     chain.prefetch();
+                    bytes = bytes.saturating_add(chain.length);
                     self.frames.push(chain);
                 }
                 None => break,
             }
         }
-        Ok(())
+        Ok(bytes)
     }
 
     /// Returns the counts of a receive queue, which has to be published.

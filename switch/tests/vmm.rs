@@ -76,10 +76,8 @@ impl Switch {
 
     fn peer(&self) -> Peer {
         let setup = Setup {
-            is_packed: false,
             size: 16,
-            is_mergeable: false,
-            pairs: 1,
+            ..Setup::SPLIT
         };
         let before = self.connections();
         let peer = Peer::connect(&self.path("b"), setup).unwrap();

@@ -224,13 +224,7 @@ fn run(options: &Options) -> Result<(), Failure> {
 
 /// Prints the rates with and without a hostile guest on another port.
 fn compare(traffic: &mut Traffic<AnyEndpoint>, port: &Path, seconds: f64) -> Result<(), Failure> {
-    let setup = Setup {
-        is_packed: false,
-        size: 256,
-        is_mergeable: false,
-        pairs: 1,
-    };
-    let mut hostile = Hostile::new(Peer::connect(port, setup)?)?;
+    let mut hostile = Hostile::new(Peer::connect(port, Setup::SPLIT)?)?;
     let time = Duration::from_secs_f64(seconds / (2 * PAIRS) as f64);
     let comparison = hostile::compare(traffic, &mut hostile, time, PAIRS)?;
     println!("{}", serde_json::to_string(&comparison)?);
@@ -249,8 +243,8 @@ fn endpoints(options: &Options) -> Result<[AnyEndpoint; 2], Failure> {
             let setup = Setup {
                 is_packed: options.packed,
                 size: options.queue,
-                is_mergeable: false,
                 pairs: options.queues,
+                ..Setup::SPLIT
             };
             let port = |path: &PathBuf| -> Result<AnyEndpoint, Failure> {
                 let interface = path.to_str().and_then(|it| it.strip_prefix("interface:"));

@@ -42,6 +42,19 @@ pub struct Setup {
     pub is_mergeable: bool,
     /// Pairs of queues.
     pub pairs: usize,
+    /// Regions of the memory, all queues in the first one. The borders of the others lie within buffers.
+    pub regions: usize,
+}
+
+impl Setup {
+    /// One pair of split queues.
+    pub const SPLIT: Self = Self {
+        is_packed: false,
+        size: 256,
+        is_mergeable: false,
+        pairs: 1,
+        regions: 1,
+    };
 }
 
 /// The reason why a peer cannot be connected.
@@ -169,6 +182,18 @@ impl Peer {
     /// # Errors
     /// The switch refuses.
     pub fn over(socket: UnixStream, setup: Setup) -> Result<Self, PeerError> {
+        Self::in_file(socket, setup, memory_file)
+    }
+
+    /// The same with memory in a file that `create` makes with at least a number of bytes.
+    ///
+    /// # Errors
+    /// There is no memory, or the switch refuses.
+    pub fn in_file(
+        socket: UnixStream,
+        setup: Setup,
+        create: impl FnOnce(u64) -> io::Result<File>,
+    ) -> Result<Self, PeerError> {
         let size = u64::from(setup.size);
         let [_, _, queue] = match setup.is_packed {
             true => PackedDriver::layout(setup.size),
@@ -178,7 +203,7 @@ impl Peer {
         let buffers = size * u64::from(BUFFER);
         let count = 2 * setup.pairs;
         let length = count as u64 * (queue + buffers);
-        let file = memory_file(length)?;
+        let file = create(length)?;
         let memory = map(&file, length as usize)?;
         let side = |index: usize| -> io::Result<Side> {
             let offset = count as u64 * queue + index as u64 * buffers;
@@ -231,15 +256,31 @@ impl Peer {
         let offered = frontend.get_features()?;
         frontend.set_features(features & offered)?;
         let protocol = frontend.get_protocol_features()?;
-        frontend.set_protocol_features(protocol & VhostUserProtocolFeatures::MQ)?;
+        let used = VhostUserProtocolFeatures::MQ | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS;
+        frontend.set_protocol_features(protocol & used)?;
         let user = self.memory.as_ptr() as u64;
-        frontend.set_mem_table(&[VhostUserMemoryRegionInfo {
-            guest_phys_addr: GUEST,
-            memory_size: self.length as u64,
-            userspace_addr: user,
-            mmap_offset: 0,
-            mmap_handle: self.file.as_raw_fd(),
-        }])?;
+        let (file, length) = (self.file.as_raw_fd(), self.length as u64);
+        let queues = self.queues.len() as u64 * queue;
+        let part = (length - queues) / setup.regions as u64;
+        let border = |index: usize| match index {
+            0 => 0,
+            last if last == setup.regions => length,
+            // A buffer is longer than that.
+            _ => queues + index as u64 * part + 1000,
+        };
+        for index in 0..setup.regions {
+            let region = VhostUserMemoryRegionInfo {
+                guest_phys_addr: GUEST + border(index),
+                memory_size: border(index + 1) - border(index),
+                userspace_addr: user + border(index),
+                mmap_offset: border(index),
+                mmap_handle: file,
+            };
+            match index {
+                0 => drop(frontend.set_mem_table(&[region])?),
+                _ => drop(frontend.add_mem_region(&region)?),
+            }
+        }
         let [driver, device, _] = match setup.is_packed {
             true => PackedDriver::layout(setup.size),
             false => SplitDriver::layout(setup.size),
@@ -312,6 +353,30 @@ impl Peer {
         side.driver.add(0, GUEST - 1, BUFFER, false);
         side.driver.publish();
         let _full = side.kick.write(1);
+    }
+
+    /// Fills the events of all queues, of which each further write waits, and asks for all notifications.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn fill_events(&mut self) -> io::Result<()> {
+        for side in &mut self.queues {
+            side.call.write(u64::MAX - 1)?;
+            // SAFETY: changes the flags of an open file.
+            if unsafe { libc::fcntl(side.call.as_raw_fd(), libc::F_SETFL, 0) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            side.driver.set_notifications(true);
+        }
+        Ok(())
+    }
+
+    /// Sends a message by which the switch stops and starts the port.
+    ///
+    /// # Errors
+    /// The switch has gone.
+    pub fn restart(&mut self) -> Result<(), PeerError> {
+        Ok(self.frontend.set_vring_enable(TRANSMIT, true)?)
     }
 
     /// Returns the first byte of the transmit queue, and its number of descriptors.

@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 
 pub use super::stream::{fill, Direction, Flow, Frames, Load, SHORTEST};
 
-/// Time in which frames on their way arrive, at most, after the last one was sent.
+/// Time in which frames on their way arrive, at most, after a switch has read the last one.
 const SETTLE: Duration = Duration::from_millis(200);
+
+/// Time in which a switch that runs has read all frames.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Result of a run.
 #[derive(Clone, Debug, Default)]
@@ -152,9 +155,14 @@ impl<E: Endpoint> Traffic<E> {
 
     /// Receives what is on its way.
     fn settle(&mut self) {
-        let deadline = Instant::now() + SETTLE;
-        while self.streams.iter().any(|stream| !stream.is_settled()) && Instant::now() < deadline {
+        let start = Instant::now();
+        let mut read = start;
+        while self.streams.iter().any(|stream| !stream.is_settled()) && read.elapsed() < SETTLE {
             self.each(|stream, _, receiver| stream.receive(receiver));
+            let is_unread = self.endpoints.iter_mut().any(|it| it.unsent() > 0);
+            if is_unread && start.elapsed() < PATIENCE {
+                read = Instant::now();
+            }
         }
     }
 

@@ -47,6 +47,9 @@ pub enum Fault {
     /// An indirect table with another one, or an incomplete descriptor.
     #[error("an indirect table is invalid")]
     Indirect,
+    /// The guest's memory is gone, in part.
+    #[error("the file of the guest's memory was truncated")]
+    Truncated,
 }
 
 /// Direction of the buffers of a queue.
@@ -141,19 +144,29 @@ pub(crate) struct Guest<'a> {
 }
 
 impl Guest<'_> {
-    /// Returns the bytes of a descriptor.
     #[inline(always)]
-    pub fn segment(&mut self, address: u64, length: u32, flags: u16) -> Result<Segment, Fault> {
+    fn check_direction(&self, flags: u16) -> Result<(), Fault> {
         let direction = match flags & WRITE {
             0 => Direction::Readable,
             _ => Direction::Writable,
         };
-        if direction != self.direction {
-            return Err(Fault::Direction);
+        match direction == self.direction {
+            true => Ok(()),
+            false => Err(Fault::Direction),
         }
+    }
+
+    /// Returns the bytes of a descriptor; `None` if they are not in one region of memory.
+    #[inline(always)]
+    pub fn segment(
+        &mut self,
+        address: u64,
+        length: u32,
+        flags: u16,
+    ) -> Result<Option<Segment>, Fault> {
+        self.check_direction(flags)?;
         let found = self.memory.guest(self.cache, address, length);
-        let start = found.ok_or(Fault::Address)?;
-        Ok(Segment { start, length })
+        Ok(found.map(|start| Segment { start, length }))
     }
 }
 
@@ -177,15 +190,26 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds the bytes of a descriptor.
-    pub fn add(&mut self, address: u64, length: u32, flags: u16) -> Result<(), Fault> {
-        let segment = self.guest.segment(address, length, flags)?;
-        self.segments.push(segment);
-        self.chain.end += 1;
+    /// Adds the bytes of a descriptor, which may lie in several regions of memory.
+    pub fn add(&mut self, mut address: u64, mut length: u32, flags: u16) -> Result<(), Fault> {
+        self.guest.check_direction(flags)?;
         self.chain.length = self.chain.length.checked_add(length).ok_or(Fault::Length)?;
-        match self.chain.end - self.chain.first > MOST_SEGMENTS {
-            true => Err(Fault::Length),
-            false => Ok(()),
+        loop {
+            let Guest { memory, cache, .. } = &mut self.guest;
+            let found = memory.piece(cache, address, length);
+            let (start, count) = found.ok_or(Fault::Address)?;
+            self.segments.push(Segment {
+                start,
+                length: count,
+            });
+            self.chain.end += 1;
+            if self.chain.end - self.chain.first > MOST_SEGMENTS {
+                return Err(Fault::Length);
+            }
+            (address, length) = (address.wrapping_add(count.into()), length - count);
+            if length == 0 {
+                return Ok(());
+            }
         }
     }
 
@@ -200,15 +224,16 @@ impl<'a> Builder<'a> {
         if length == 0 || !length.is_multiple_of(SIZE) {
             return Err(Fault::Indirect);
         }
-        let found = self.guest.memory.guest(self.guest.cache, address, length);
-        let table = found.ok_or(Fault::Address)?.cast::<Descriptor>();
         let mut next = Some(0);
         while let Some(index) = next {
             if index >= length / SIZE {
                 return Err(Fault::Descriptor);
             }
-            // SAFETY: the index is in the table, all of which is in memory. The address may be odd.
-            let descriptor = unsafe { read_once(table.add(index as usize)) };
+            let address = address.wrapping_add(u64::from(SIZE * index));
+            let Guest { memory, cache, .. } = &mut self.guest;
+            let at = memory.guest(cache, address, SIZE).ok_or(Fault::Address)?;
+            // SAFETY: the descriptor is in memory. The address may be odd.
+            let descriptor = unsafe { read_once(at.cast()) };
             let (flags, following) = follow(index, &descriptor);
             if flags & INDIRECT != 0 {
                 return Err(Fault::Indirect);

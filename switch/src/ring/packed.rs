@@ -143,23 +143,25 @@ impl Packed {
         }
         // SAFETY: the position is less than the size of the ring.
         let it = unsafe { read_once(self.descriptor(self.next.index)) };
-        if it.second & (NEXT | INDIRECT) != 0 {
-            let mut cache = self.cache;
-            let guest = Guest {
-                memory,
-                cache: &mut cache,
-                direction,
-            };
-            return self.chain(Builder::new(guest, segments), it).map(Some);
-        }
+        let mut cache = self.cache;
         let mut guest = Guest {
             memory,
-            cache: &mut self.cache,
+            cache: &mut cache,
             direction,
         };
-        let segment = guest.segment(it.address, it.length, it.second)?;
-        self.next.advance(1, self.size);
-        Ok(Some(Chain::single(it.first, segment)))
+        let only = match it.second & (NEXT | INDIRECT) {
+            0 => guest.segment(it.address, it.length, it.second)?,
+            _ => None,
+        };
+        let chain = match only {
+            Some(only) => {
+                self.next.advance(1, self.size);
+                Chain::single(it.first, only)
+            }
+            None => self.chain(Builder::new(guest, segments), it)?,
+        };
+        self.cache = cache;
+        Ok(Some(chain))
     }
 
     /// Reads a buffer of several descriptors.

@@ -116,9 +116,13 @@ impl Split {
             cache: &mut cache,
             direction,
         };
-        let chain = match flags & (NEXT | INDIRECT) {
-            0 => Chain::single(head, guest.segment(address, length, flags)?),
-            _ => {
+        let only = match flags & (NEXT | INDIRECT) {
+            0 => guest.segment(address, length, flags)?,
+            _ => None,
+        };
+        let chain = match only {
+            Some(only) => Chain::single(head, only),
+            None => {
                 let first = (address, length, flags, next);
                 let chain = self.chain(Builder::new(guest, segments), first)?;
                 Chain { id: head, ..chain }

@@ -10,12 +10,7 @@ use tempfile::TempDir;
 use trapline_switch::driver::traffic::fill;
 use trapline_switch::driver::{Peer, Setup};
 
-pub const SPLIT: Setup = Setup {
-    is_packed: false,
-    size: 256,
-    is_mergeable: false,
-    pairs: 1,
-};
+pub const SPLIT: Setup = Setup::SPLIT;
 pub const PACKED: Setup = Setup {
     is_packed: true,
     ..SPLIT

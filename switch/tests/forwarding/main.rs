@@ -1,14 +1,18 @@
 //! The program, with guests that behave, misbehave and are killed.
 
+mod addresses;
 mod common;
+mod fairness;
 mod hostile;
+mod memory;
 mod messages;
 mod mirror;
 mod taps;
 
 use common::{measure, next, send, wait_until, Switch, PACKED, SPLIT};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trapline_switch::cpu::time_of_process;
@@ -153,7 +157,8 @@ fn guests_that_are_killed_do_not_stop_others() {
             .unwrap();
         // Moments from its start to its full rate.
         let Outcome { flow, .. } = traffic.run(Duration::from_millis(1 + round * 37 % 40));
-        assert_eq!((flow.lost, flow.damaged), (0, 0), "{round}: {flow:?}");
+        let lost = (flow.lost, flow.damaged);
+        assert_eq!(lost, (0, 0), "{round}: {flow:?} {}", switch.state());
         assert!(flow.received > 0, "{round}: {flow:?}");
         victim.kill().unwrap();
         let outcome = traffic.run(Duration::from_millis(2));
@@ -218,21 +223,6 @@ fn positions_of_an_invalid_queue_are_those_at_which_it_stopped() {
 }
 
 #[test]
-fn memory_that_vanishes_harms_nobody_else() {
-    let switch = Switch::start(&["a", "b", "c"], &[]);
-    let hostile = switch.peer("c", SPLIT);
-    let mut a = switch.peer("a", SPLIT);
-    let mut b = switch.peer("b", SPLIT);
-    hostile.file.set_len(0).unwrap();
-    for _ in 0..3 {
-        // To all ports.
-        send(&mut a, 9, 1, 60);
-        assert_eq!(next(&mut b).len(), 60);
-    }
-    std::mem::forget(hostile);
-}
-
-#[test]
 fn half_a_message_and_garbage_do_not_stop_others() {
     let switch = Switch::start(&["a", "b", "c", "d"], &[]);
     let mut half = UnixStream::connect(switch.path("c")).unwrap();
@@ -287,14 +277,69 @@ fn socket_that_cannot_be_opened_is_an_error_with_a_remedy() {
 }
 
 #[test]
+fn second_vmm_of_a_port_is_refused_with_a_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-switch"));
+    command.stderr(Stdio::piped());
+    let process = Switch::spawn_with_errors(command, directory.path(), &["a", "b"], &[]);
+    let mut switch = Switch { process, directory };
+    let mut a = switch.peer("a", SPLIT);
+    let mut b = switch.peer("b", SPLIT);
+    let second = Peer::connect(&switch.path("a"), SPLIT);
+    assert!(second.is_err(), "both use the port");
+    send(&mut a, 9, 1, 60);
+    assert_eq!(next(&mut b).len(), 60);
+    let errors = switch.process.stderr.take().unwrap();
+    let line = BufReader::new(errors).lines().next().unwrap().unwrap();
+    assert_eq!(
+        line,
+        "trapline-switch: a: a second VMM was refused: the first one is still connected"
+    );
+    // After the first one has ended there is room again.
+    drop(a);
+    drop(switch.peer("a", SPLIT));
+}
+
+/// Returns the value of a line of a process's status.
+fn status(process: u32, name: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let mut lines = status.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap().trim().to_owned()
+}
+
+#[test]
+fn switch_keeps_no_privilege_and_no_file_of_its_parent() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$@\" 7</dev/zero"]);
+    command.arg(env!("CARGO_BIN_EXE_trapline-switch"));
+    let directory = tempfile::tempdir().unwrap();
+    let process = Switch::spawn_by(command, directory.path(), &["a"], &[]);
+    let switch = Switch { process, directory };
+    let id = switch.process.id();
+    // It answers before it enters the sandbox.
+    wait_until(|| status(id, "Seccomp") == "2");
+    for sets in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(status(id, sets), "0000000000000000", "{sets}");
+    }
+    assert_eq!(status(id, "NoNewPrivs"), "1");
+    let files = std::fs::read_dir(format!("/proc/{id}/fd")).unwrap();
+    let names = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
+    let foreign: Vec<_> = names
+        .filter(|name| name == Path::new("/dev/zero"))
+        .collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+}
+
+#[test]
 fn every_thread_is_confined() {
     let switch = Switch::start(&["a", "b"], &["--mirror", "a=/dev/null"]);
-    // It answers before it enters the sandbox. Threads: two ports, mirror, counters, watchdog, engine.
+    // It answers before it enters the sandbox. Threads: two for each of two ports, mirror, counters, engine.
     wait_until(|| {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", switch.process.id())).unwrap();
         let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status"));
         let all: Vec<String> = tasks.map(|task| status(task.unwrap()).unwrap()).collect();
-        all.len() == 6 && all.iter().all(|status| status.contains("Seccomp:\t2"))
+        all.len() == 7 && all.iter().all(|status| status.contains("Seccomp:\t2"))
     });
 }
 

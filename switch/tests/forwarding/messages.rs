@@ -22,8 +22,8 @@ const SET_OWNER: u32 = 3;
 const SET_FEATURES: u32 = 2;
 const SET_VRING_NUM: u32 = 8;
 const SET_PROTOCOL_FEATURES: u32 = 16;
-/// Multiple queues and answers.
-const PROTOCOL: u64 = 1 << 3 | 1;
+/// Multiple queues, answers, and regions of memory one by one.
+const PROTOCOL: u64 = 1 << 15 | 1 << 3 | 1;
 /// `VIRTIO_F_VERSION_1` and `VHOST_USER_F_PROTOCOL_FEATURES`.
 const FEATURES: u64 = 1 << 32 | 1 << 30;
 
