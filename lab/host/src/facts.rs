@@ -1,5 +1,6 @@
 //! Facts about this host that matter for figures taken on it.
 
+use crate::control_group::Limited;
 use crate::TscRate;
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,6 +28,9 @@ pub fn host_facts() -> Facts {
         first_line(&format!("{CPU0}/cpufreq/scaling_governor")),
     );
     note("placement", allowed_cpus());
+    let limited = Limited::now();
+    note("limited-to", limited.describe());
+    note("seccomp", limited.has_filter.then(|| "filter".to_owned()));
     facts
 }
 

@@ -1,8 +1,9 @@
-//! Host noise during a boot on the wall clock: steal time, other programs, throttling, frequency and
-//! changes of the clock source.
+//! Host noise during a boot on the wall clock: steal time, other programs, throttling, frequency,
+//! limits that took effect, and changes of the clock source.
 //!
 //! Noise above a bound is stored as facts of the boot and marks its figures. Nothing is dropped.
 
+use crate::control_group::Limited;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,7 @@ struct Reading {
     own: Duration,
     /// Number of throttling events since the host booted.
     throttled: u64,
+    limited: Limited,
     /// Highest frequency of any CPU in kHz, if the kernel reports it.
     frequency: Option<f64>,
     clock: String,
@@ -71,6 +73,7 @@ impl Reading {
             throttled: per_cpu("thermal_throttle/core_throttle_count")
                 .iter()
                 .sum::<f64>() as u64,
+            limited: Limited::now(),
             frequency: per_cpu("cpufreq/scaling_cur_freq")
                 .into_iter()
                 .reduce(f64::max),
@@ -142,6 +145,16 @@ fn noise(elapsed: Duration, before: &Reading, after: &Reading) -> Vec<(String, S
     if throttled > 0 {
         note("throttled", format!("{throttled} times"));
     }
+    let limits = [&before.limited, &after.limited];
+    let grown = |count: fn(&Limited) -> u64| count(limits[1]).saturating_sub(count(limits[0]));
+    let stopped = grown(|it| it.stopped);
+    if stopped > 0 {
+        note("quota", format!("{stopped} times"));
+    }
+    let killed = grown(|it| it.killed);
+    if killed > 0 {
+        note("memory", format!("{killed} times"));
+    }
     if let (Some(first), Some(last)) = (before.frequency, after.frequency) {
         if last < first * (1.0 - MAX_SLOWDOWN) {
             note(
@@ -191,6 +204,7 @@ mod tests {
         let before = reading(100, 1_000, 500);
         let mut after = reading(200, 2_400, 1_500);
         after.throttled = 3;
+        (after.limited.stopped, after.limited.killed) = (4, 1);
         after.frequency = Some(2_000_000.0);
         after.clock = "hpet".to_owned();
         let noise = noise(SECOND, &before, &after);
@@ -202,6 +216,8 @@ mod tests {
             ("unrest-steal", "5.0% of all CPUs"),
             ("unrest-others", "40% of a CPU"),
             ("unrest-throttled", "3 times"),
+            ("unrest-quota", "4 times"),
+            ("unrest-memory", "1 times"),
             ("unrest-frequency", "from 3000 to 2000 MHz"),
             ("unrest-clock", "hpet instead of tsc"),
         ];

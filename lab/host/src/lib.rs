@@ -5,6 +5,7 @@
 pub mod affinity;
 pub mod cache;
 pub mod clock_check;
+pub mod control_group;
 pub mod custom_vmm;
 pub mod cyclictest;
 pub mod debug_files;

@@ -53,7 +53,8 @@ pub fn main_and_further(cells: &[Cell]) -> (Vec<Cell>, Vec<Cell>) {
 pub fn conditions(report: &Report, cells: &[Cell]) -> Section {
     let fact = |name: &str| report.facts.get(name).cloned();
     let nested = fact("nested in").map(|outer| format!("itself a guest of {outer}"));
-    let facts = [fact("cpu"), fact("kernel"), fact("kvm"), nested];
+    let limits = fact("limited to").map(|limits| format!("limited to {limits}"));
+    let facts = [fact("cpu"), fact("kernel"), fact("kvm"), nested, limits];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
     let mut section = Section::default();
     if !facts.is_empty() {

@@ -67,6 +67,8 @@ pub fn describe(name: &str, value: &str) -> String {
         "others" => format!("other programs used {value}"),
         "steal" => format!("other machines used {value}"),
         "throttled" => format!("processors were throttled {value}"),
+        "quota" => format!("programs had used up the CPU time of their group {value}"),
+        "memory" => format!("programs were killed for lack of memory {value}"),
         "frequency" => format!("the processors' frequency fell {value}"),
         "clock" => format!("the kernel kept time by {value}"),
         _ => format!("{name} {value}"),

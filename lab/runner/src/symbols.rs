@@ -38,8 +38,11 @@ pub fn machine_of(environment: EnvironmentId) -> AddressLayout {
 /// Names of components.
 pub type Components = BTreeSet<String>;
 
+/// Address spaces in which instructions were executed.
+pub type Executed = BTreeSet<AddressSpace>;
+
 /// Reads the symbols of `config`, of the boots with these operations. Missing debug files of the components `fetched` are
-/// downloaded.
+/// downloaded. Where only a machine tells the addresses of a kernel, it is booted if the kernel was `executed`.
 ///
 /// # Errors
 /// A file cannot be read, or the machine does not report where its code lies.
@@ -49,6 +52,7 @@ pub fn of(
     watch: &Limits,
     fetched: &Components,
     operations: OpSet,
+    executed: &Executed,
 ) -> Result<Symbols, Failure> {
     let environment = config.environment;
     let mut reader = Reader::new(context, config);
@@ -69,12 +73,15 @@ pub fn of(
         reader.add_nova()?;
         return Ok(reader.symbols);
     }
+    if machine_of(environment) == AddressLayout::Xen {
+        if executed.contains(&AddressSpace::Kernel) {
+            reader.add_dom0_kernel(AddressSpace::Kernel, &reader.locate(watch)?.kernel);
+        }
+        reader.add_xen(environment, AddressSpace::Hypervisor)?;
+        return Ok(reader.symbols);
+    }
     let located = reader.locate(watch)?;
     match machine_of(environment) {
-        AddressLayout::Xen => {
-            reader.add_dom0_kernel(AddressSpace::Kernel, &located.kernel);
-            reader.add_xen(environment, AddressSpace::Hypervisor)?;
-        }
         AddressLayout::NestedXen(levels) => {
             let level = levels - 1;
             let kernels = located.nested_kernels.split_last();

@@ -16,6 +16,7 @@ pub use settings::kind;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
+use trapline_host::control_group::Limited;
 use trapline_host::host_noise::NoiseSampler;
 
 /// Interval in which stolen CPU time is measured.
@@ -39,6 +40,7 @@ pub fn examine() -> Vec<Finding> {
         settings::judge_smt(&read(SMT)),
         settings::judge_steal(&stat_before, &stat_after),
         settings::judge_load(&noise),
+        settings::judge_limits(&Limited::now()),
         settings::judge_mitigations(&read_directory(VULNERABILITIES)),
         settings::judge_huge_pages(&read(HUGE_PAGES)),
     ];
@@ -54,6 +56,7 @@ pub const REST: &str =
 pub fn facts() -> BTreeMap<String, String> {
     let processor = processor::parse(&read("/proc/cpuinfo"));
     let hertz = processor::measure_tsc(FACTS_WATCH);
+    let limited = Limited::now();
     let nested = processor::hypervisor_signature().filter(|_| processor.has("hypervisor"));
     let facts = [
         ("cpu", processor.model.clone()),
@@ -65,6 +68,11 @@ pub fn facts() -> BTreeMap<String, String> {
         ("tsc mhz", format!("{:.1}", hertz / 1e6)),
         ("clock source", read(CLOCK_SOURCE)),
         ("governor", settings::distinct(&read_each_cpu(GOVERNOR))),
+        ("limited to", limited.describe().unwrap_or_default()),
+        (
+            "seccomp",
+            if limited.has_filter { "filter" } else { "" }.to_owned(),
+        ),
         ("smt active", read(SMT)),
         ("huge pages", read(HUGE_PAGES)),
         (

@@ -1,6 +1,7 @@
 //! Checks of kernel settings that change figures: frequency, SMT, steal time, mitigations, huge pages.
 
 use super::{Finding, REST};
+use trapline_host::control_group::Limited;
 use trapline_model::observed::HOST_NOISE;
 use trapline_report::host_noise;
 
@@ -40,6 +41,34 @@ pub fn judge_smt(active: &str) -> Finding {
 
 /// Largest acceptable share of stolen time.
 const STEAL_LIMIT: f64 = 0.01;
+
+/// Checks the limits of this process's control groups.
+pub fn judge_limits(limited: &Limited) -> Finding {
+    let filter = match limited.has_filter {
+        true => "; a filter (seccomp) decides about system calls",
+        false => "",
+    };
+    let Some(limits) = limited.describe() else {
+        return Finding::ok(
+            "limits",
+            format!("none of CPU time, CPUs and memory{filter}"),
+        );
+    };
+    let cost = [
+        (limited.stopped, "programs had used up their CPU time"),
+        (limited.killed, "programs were killed for lack of memory"),
+    ];
+    let cost = cost.into_iter().filter(|(count, _)| *count > 0);
+    let cost: String = cost
+        .map(|(count, what)| format!("; {what} {count} times"))
+        .collect();
+    let found = format!("{limits}{cost}{filter}");
+    match limited.cpus.is_some() || limited.killed > 0 {
+        true => Finding::problem("limits", found)
+            .remedy("start the container or service without limits of CPU time and memory, or use the instruction clock: --env sim,sim/linux,sim/kvm"),
+        false => Finding::note("limits", found),
+    }
+}
 
 /// Checks the share of stolen time between two readings of `/proc/stat`.
 pub fn judge_steal(before: &str, after: &str) -> Finding {
@@ -191,6 +220,28 @@ mod tests {
         assert_eq!(busy.verdict, Verdict::Problem);
         assert_eq!(busy.found, "other programs used 112% of a CPU");
         assert!(busy.remedy.is_some());
+    }
+
+    #[test]
+    fn limits_of_a_container_are_named_with_their_cost() {
+        let free = judge_limits(&Limited::default());
+        assert_eq!(free.verdict, Verdict::Ok);
+        let some = Limited {
+            cpus: Some(0.5),
+            stopped: 12,
+            memory: Some(1 << 30),
+            has_filter: true,
+            ..Limited::default()
+        };
+        let some = judge_limits(&some);
+        assert_eq!(some.verdict, Verdict::Problem);
+        expect!["the time of 0.5 CPUs, 1024 MiB of memory; programs had used up their CPU time 12 times; a filter (seccomp) decides about system calls"]
+            .assert_eq(&some.found);
+        let pinned = Limited {
+            cpu_list: Some("0".to_owned()),
+            ..Limited::default()
+        };
+        assert_eq!(judge_limits(&pinned).verdict, Verdict::Note);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::options::BootOptions;
 use crate::run;
 use crate::sink::ObservationSink;
 use crate::source_lines;
-use crate::symbols::{self, machine_of, Components};
+use crate::symbols::{self, machine_of, Components, Executed};
 use crate::timeout;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{marker, Op, OpSet, Unit, Workload};
@@ -141,8 +141,11 @@ impl Profiler<'_> {
             let windows = runs.iter().map(windows).collect::<Result<Vec<_>, _>>()?;
             let measured = runs.iter().flat_map(|run| &run.operations);
             let operations = measured.fold(0, |set, it| set | it.op.bit());
+            let executed = executed(&config, &windows);
             let named = |fetched: &Components| {
-                let symbols = symbols::of(&self.context, &config, &watch, fetched, operations)?;
+                let context = &self.context;
+                let symbols =
+                    symbols::of(context, &config, &watch, fetched, operations, &executed)?;
                 let of_runs = runs.iter().zip(&windows);
                 let of_runs =
                     of_runs.map(|(run, windows)| of_run(run, windows, &symbols, self.lines));
@@ -193,6 +196,18 @@ fn nameless(profiles: &BTreeMap<Op, Profile>) -> Components {
 
 /// The windows of a run: of batches, and of stages.
 type Windows = (Vec<Window>, Vec<Window>);
+
+/// Returns the address spaces of all instructions.
+fn executed(config: &Config, runs: &[Windows]) -> Executed {
+    let layout = machine_of(config.environment);
+    let windows = runs
+        .iter()
+        .flat_map(|(batches, stages)| batches.iter().chain(stages));
+    let insns = windows.flat_map(|window| &window.insns);
+    insns
+        .map(|insn| layout.space(insn.level, insn.address))
+        .collect()
+}
 
 fn split(windows: Vec<Window>) -> Windows {
     let is_batch = |window: &Window| window.kind == WindowKind::Batch;
