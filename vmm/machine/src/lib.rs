@@ -23,6 +23,7 @@ pub mod linux;
 pub mod machine;
 pub mod net;
 pub mod placement;
+mod poll;
 pub mod privileges;
 pub mod sandbox;
 pub mod secondary;

@@ -105,12 +105,12 @@ impl SerialSink {
     ///
     /// # Errors
     /// The thread cannot be created.
-    fn start(output: impl Write + Send + 'static, sandbox: bool) -> Result<Self, Failure> {
+    fn start(mut output: impl Write + Send + 'static, sandbox: bool) -> Result<Self, Failure> {
         let shared = Arc::new(Shared::default());
         shared.waiting().bytes.reserve_exact(ROOM);
         let theirs = Arc::clone(&shared);
         spawn("serial", Role::SerialLine, sandbox, move || {
-            theirs.carry(output);
+            theirs.carry(&mut output)
         })?;
         Ok(Self(shared))
     }
@@ -149,7 +149,7 @@ impl Shared {
     }
 
     /// Body of the thread; returns when the reader is gone.
-    fn carry(&self, mut output: impl Write) {
+    fn carry(&self, output: &mut impl Write) -> Failure {
         let mut at_once = [0; AT_ONCE];
         loop {
             self.wait_for_first();
@@ -157,7 +157,7 @@ impl Shared {
             let _until_written = self.writing();
             let length = self.take(&mut at_once);
             if output.write_all(&at_once[..length]).is_err() {
-                return;
+                return Failure::ConsoleClosed;
             }
         }
     }

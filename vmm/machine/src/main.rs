@@ -22,7 +22,7 @@ use trapline_machine::linux::{self, Common, Report};
 use trapline_machine::settings::{parse, Backend, Guest, Request, HELP};
 use trapline_machine::setup::{adopt, set_up, Ready};
 use trapline_machine::shell::Host;
-use trapline_machine::stop::exit_status;
+use trapline_machine::stop::{exit_status, leave, print_error};
 use trapline_machine::ticker::Ticker;
 use trapline_machine::usage::{cpu_time, MemoryUsage};
 use trapline_machine::{
@@ -117,7 +117,7 @@ fn run_ready<V: Vm + Send + 'static>(
     }
     start_secondary()?;
     let mut machine = Machine::new(vcpu, host, memory, interrupts, ring);
-    sandbox::enter_vcpu_filter(settings.role(), settings.sandbox)?;
+    sandbox::enter(settings.role(), settings.sandbox)?;
     let starting = || {
         events.stage(Stage::VmmEntry, stamp!(VmmEntry));
         events.flush();
@@ -248,14 +248,4 @@ fn print(text: &str) -> Result<i32, Failure> {
     printed
         .map(|()| 0)
         .map_err(Failure::system("write to standard output"))
-}
-
-fn print_error(what: &dyn std::fmt::Display) {
-    let _ignored = writeln!(io::stderr(), "trapline-vmm: {what}");
-}
-
-/// Ends the process without freeing anything; the kernel is faster.
-fn leave(status: i32) -> ! {
-    // SAFETY: ends the process.
-    unsafe { libc::_exit(status) }
 }

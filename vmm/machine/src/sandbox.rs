@@ -292,26 +292,18 @@ const fn step(code: u16, k: u32) -> libc::sock_filter {
     }
 }
 
-/// Enters the filter of a vCPU thread, unless disabled.
+/// Enters the filter of `role`, permanently, if `enabled`.
 ///
 /// # Errors
 /// The kernel lacks seccomp filters.
-pub fn enter_vcpu_filter(role: Role, enabled: bool) -> Result<(), Failure> {
-    match enabled {
-        true => enter(role).map_err(Failure::system(
-            "put on the seccomp filter (try --no-sandbox)",
-        )),
-        false => Ok(()),
+pub fn enter(role: Role, enabled: bool) -> Result<(), Failure> {
+    if !enabled {
+        return Ok(());
     }
-}
-
-/// Enters the filter of `role`, permanently.
-///
-/// # Errors
-/// The kernel lacks seccomp filters.
-pub fn enter(role: Role) -> io::Result<()> {
     let filter = filter_of(role);
-    install(&filter.steps[..filter.length])
+    install(&filter.steps[..filter.length]).map_err(Failure::system(
+        "put on the seccomp filter (try --no-sandbox)",
+    ))
 }
 
 /// Adds a filter to this thread and those that it starts, permanently.

@@ -206,7 +206,7 @@ where
         start_another(&vm, &common, VcpuId(number))?;
     }
     common.assembled.wait();
-    sandbox::enter_vcpu_filter(settings.role(), settings.sandbox)?;
+    sandbox::enter(settings.role(), settings.sandbox)?;
     let mut report = lock(&common.report);
     report.events.stage(Stage::VmmEntry, stamp!(VmmEntry));
     report.events.flush();
@@ -229,7 +229,7 @@ fn start_another<M: Vm + Send + Sync + 'static>(
         }
         common.assembled.wait();
         let settings = &common.settings;
-        let confined = sandbox::enter_vcpu_filter(settings.role(), settings.sandbox);
+        let confined = sandbox::enter(settings.role(), settings.sandbox);
         match confined.and_then(|()| Ok(created?)) {
             Ok(vcpu) => common.run(vcpu, number),
             Err(failure) => common.end(Err(failure)),

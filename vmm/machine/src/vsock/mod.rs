@@ -82,7 +82,7 @@ fn clear(path: &Path) -> Result<(), &'static str> {
 }
 
 /// Serves the device in `slot` until the process ends.
-pub fn serve(slot: &Slot<Vsock>, listening: &Listening) {
+pub fn serve(slot: &Slot<Vsock>, listening: &Listening) -> ! {
     let mut server = Server {
         slot,
         listening,
