@@ -18,7 +18,6 @@ mod inherited;
 pub mod input;
 #[cfg(test)]
 mod isolated;
-pub mod line;
 pub mod linux;
 pub mod machine;
 pub mod net;

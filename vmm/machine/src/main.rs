@@ -6,7 +6,6 @@
 
 use std::convert::Infallible;
 use std::io::{self, Write};
-use std::os::fd::BorrowedFd;
 use std::panic;
 use std::sync::Arc;
 use trapline_abi::record::Counter;
@@ -17,7 +16,6 @@ use trapline_machine::console::Console;
 use trapline_machine::events::Events;
 use trapline_machine::hotplug::VmMemory;
 use trapline_machine::image_devices::ImageDevices;
-use trapline_machine::line::Line;
 use trapline_machine::linux::{self, Common, Report};
 use trapline_machine::settings::{parse, Backend, Guest, Request, HELP};
 use trapline_machine::setup::{adopt, set_up, Ready};
@@ -166,7 +164,7 @@ fn run_linux(settings: &VmConfig, mut events: Events) -> Result<Infallible, Fail
         console,
         events,
         |common, devices, report, result| {
-            devices.shell.console.finish();
+            devices.shell.console.report_dropped();
             report.events.stage(Stage::VmmExit, stamp!(VmmExit));
             report_linux_counts(common, devices, report);
             exit_with(result)
@@ -219,11 +217,7 @@ fn report_counts(
 fn console(settings: &VmConfig, vcpu: &impl Vcpu) -> Result<Console, Failure> {
     let kicker = vcpu.kicker();
     signals::kick_on_stop(kicker.clone());
-    let console = Console::new(libc::STDOUT_FILENO, libc::STDIN_FILENO, kicker);
-    // SAFETY: standard output stays open.
-    let output = unsafe { BorrowedFd::borrow_raw(libc::STDOUT_FILENO) };
-    let line = Line::open(settings.serial, output, settings.sandbox)?;
-    Ok(console.with_line(line))
+    Console::open(settings, kicker)
 }
 
 fn exit_with(result: Result<StopReason, Failure>) -> ! {

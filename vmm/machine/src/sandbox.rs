@@ -19,8 +19,8 @@ mod role;
 
 use crate::Failure;
 use calls::{
-    CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, IMAGE_DISK_POOL, IMAGE_DISK_RING, IMAGE_ENTROPY,
-    IMAGE_NET, IMAGE_NET_EXTERNAL, LIMITS, NET, NET_EXTERNAL, NET_KERNEL, PROCESS, SERIAL_LINE,
+    CONSOLE_WRITER, CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, IMAGE_DISK_POOL, IMAGE_DISK_RING,
+    IMAGE_ENTROPY, IMAGE_NET, IMAGE_NET_EXTERNAL, LIMITS, NET, NET_EXTERNAL, NET_KERNEL, PROCESS,
     TICKER, VCPU, VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VCPU_WITH_TIMER, VSOCK,
     VSOCK_IN,
 };
@@ -60,7 +60,7 @@ static OF_VCPU_WITH_MEMORY: Filter = compile(&VCPU_WITH_MEMORY);
 static OF_VCPU_WITH_BOTH: Filter = compile(&VCPU_WITH_BOTH);
 static OF_PROCESS: Filter = compile(&PROCESS);
 static OF_TICKER: Filter = compile(&TICKER);
-static OF_SERIAL_LINE: Filter = compile(&SERIAL_LINE);
+static OF_CONSOLE_WRITER: Filter = compile(&CONSOLE_WRITER);
 static OF_CONTROL: Filter = compile(&CONTROL);
 static OF_DISK_RING: Filter = compile(&DISK_RING);
 static OF_DISK_POOL: Filter = compile(&DISK_POOL);
@@ -335,7 +335,7 @@ fn filter_of(role: Role) -> &'static Filter {
         Role::VcpuWithBoth => &OF_VCPU_WITH_BOTH,
         Role::Process => &OF_PROCESS,
         Role::Ticker => &OF_TICKER,
-        Role::SerialLine => &OF_SERIAL_LINE,
+        Role::ConsoleWriter => &OF_CONSOLE_WRITER,
         Role::Control => &OF_CONTROL,
         Role::DiskRing => &OF_DISK_RING,
         Role::DiskPool => &OF_DISK_POOL,

@@ -14,13 +14,13 @@ use self::api::Api;
 use self::control::InputTarget;
 use self::pause::PauseGate;
 use self::slots::Slots;
-use crate::console::Console;
+use crate::console::{Console, OutputQueue};
 use crate::events::Events;
 use crate::file::MappedFile;
 use crate::input::InputBuffer;
 use crate::shell::{Host, Input};
 use crate::usage::MemoryUsage;
-use crate::{privileges, sandbox, threads, Failure, StopReason, VmConfig};
+use crate::{privileges, sandbox, signals, threads, Failure, StopReason, VmConfig};
 use std::convert::Infallible;
 use std::ops::DerefMut;
 use std::path::Path;
@@ -112,6 +112,8 @@ fn assemble<H: Hypervisor>(
 /// State shared by all threads.
 pub struct Common {
     devices: Mutex<Devices<Host>>,
+    /// Queues of the console.
+    output: Vec<OutputQueue>,
     slots: Slots,
     input: Arc<InputBuffer>,
     input_target: InputTarget,
@@ -171,6 +173,7 @@ where
         ..Host::new(console(&first)?)
     };
     let common = Arc::new(Common {
+        output: host.console.queues().cloned().collect(),
         devices: Mutex::new(Devices {
             io: IoBus::new(IoBusConfig {
                 power: true,
@@ -247,8 +250,13 @@ impl Common {
         lock(&self.devices)
     }
 
-    /// Ends the process.
+    /// Ends the process, after the guest's output was written. No lock is held meanwhile, so that a stop request is served.
     fn end(&self, result: Result<StopReason, Failure>) -> ! {
+        let is_requested = matches!(result, Ok(StopReason::UserRequest | StopReason::Signal(_)));
+        self.devices().shell.console.flush();
+        for queue in &self.output {
+            queue.drain(|| is_requested || signals::stop_signal().is_some());
+        }
         (self.end)(self, &mut self.devices(), &mut lock(&self.report), result)
     }
 

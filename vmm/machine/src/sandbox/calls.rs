@@ -135,10 +135,10 @@ pub const TICKER: [libc::c_long; 9] = [
     libc::SYS_tgkill, // interrupts of a process
 ];
 
-pub const SERIAL_LINE: [libc::c_long; 7] = [
+pub const CONSOLE_WRITER: [libc::c_long; 7] = [
     libc::SYS_write,
     libc::SYS_poll,  // output
-    libc::SYS_futex, // bytes to send
+    libc::SYS_futex, // bytes to write
     libc::SYS_restart_syscall,
     libc::SYS_clock_gettime, // without vDSO
     libc::SYS_clock_nanosleep,

@@ -60,7 +60,7 @@ const LISTS: [(Role, &[libc::c_long]); 22] = [
     (Role::VcpuWithBoth, &VCPU_WITH_BOTH),
     (Role::Process, &PROCESS),
     (Role::Ticker, &TICKER),
-    (Role::SerialLine, &SERIAL_LINE),
+    (Role::ConsoleWriter, &CONSOLE_WRITER),
     (Role::Control, &CONTROL),
     (Role::DiskRing, &DISK_RING),
     (Role::DiskPool, &DISK_POOL),

@@ -1,0 +1,280 @@
+//! A bounded queue of console output, which a thread of its own writes.
+//!
+//! Whoever queues bytes never waits for the reader: what does not fit is dropped and counted. No lock is held during a
+//! write. The thread may wait for the reader for ever; the end of the VM waits for it for a limited time only.
+
+use super::writer::{Closed, Writer, MAX_WRITE};
+use crate::clock::{monotonic_ns, sleep_until};
+use crate::sandbox::Role;
+use crate::threads::spawn;
+use crate::Failure;
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Capacity of a queue that is written as fast as it is read. Pages are not touched before they are needed.
+const CAPACITY: usize = 1 << 20;
+
+/// Capacity of a serial line.
+const LINE_CAPACITY: usize = 4096;
+
+/// Bytes per second at 115,200 baud with one start and one stop bit.
+const PACE: u64 = 11_520;
+
+/// Interval between writes to a serial line, in nanoseconds.
+const GATHERING_NS: u64 = 7_000_000;
+
+/// Bytes per interval.
+const AT_ONCE: usize = (PACE * GATHERING_NS / 1_000_000_000) as usize;
+
+/// Time that the end of a VM waits for a reader that reads nothing.
+const READER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time that a requested stop waits for all output.
+const STOP_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Interval of checks for a stop request.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Speed at which a queue is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speed {
+    /// That of the reader.
+    Reader,
+    /// At most that of a serial line.
+    Line,
+}
+
+/// Sending side of a queue.
+#[derive(Clone)]
+pub struct OutputQueue(Arc<Shared>);
+
+struct Shared {
+    speed: Speed,
+    capacity: usize,
+    queue: Mutex<Queue>,
+    filled: Condvar,
+    written: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    bytes: VecDeque<u8>,
+    /// The thread waits for the first byte.
+    idle: bool,
+    /// The VM ends: the thread does not keep the pace of a line.
+    ending: bool,
+    /// Bytes accepted.
+    accepted: u64,
+    /// Bytes that the thread has written or dropped.
+    finished: u64,
+    /// Bytes that did not fit, or that a full disk did not take.
+    dropped: u64,
+}
+
+impl OutputQueue {
+    /// Creates a queue, and starts the thread `name`, which writes to `output`.
+    ///
+    /// # Errors
+    /// The thread cannot be created.
+    pub fn start(name: &str, speed: Speed, output: RawFd, sandbox: bool) -> Result<Self, Failure> {
+        let capacity = match speed {
+            Speed::Reader => CAPACITY,
+            Speed::Line => LINE_CAPACITY,
+        };
+        let shared = Arc::new(Shared {
+            speed,
+            capacity,
+            queue: Mutex::default(),
+            filled: Condvar::new(),
+            written: Condvar::new(),
+        });
+        // Seccomp filters do not allow it to grow.
+        shared.lock().bytes.reserve_exact(capacity);
+        let (theirs, mut output) = (Arc::clone(&shared), Writer::new(output));
+        spawn(name, Role::ConsoleWriter, sandbox, move || {
+            let Err(Closed) = theirs.write_all(&mut output);
+            Failure::ConsoleClosed
+        })?;
+        Ok(Self(shared))
+    }
+
+    /// Appends bytes, all or none of them.
+    pub fn push(&self, bytes: &[u8]) {
+        let mut queue = self.0.lock();
+        if self.0.capacity - queue.bytes.len() < bytes.len() {
+            queue.dropped += bytes.len() as u64;
+            return;
+        }
+        queue.bytes.extend(bytes);
+        queue.accepted += bytes.len() as u64;
+        if std::mem::take(&mut queue.idle) {
+            self.0.filled.notify_one();
+        }
+    }
+
+    /// Returns true if there is room for a byte.
+    pub fn has_room(&self) -> bool {
+        self.0.lock().bytes.len() < self.0.capacity
+    }
+
+    /// Returns the number of bytes dropped.
+    pub fn dropped(&self) -> u64 {
+        self.0.lock().dropped
+    }
+
+    /// Waits until the bytes accepted so far are written, as long as the reader reads. While `stopping` returns true, waits
+    /// for a short time in all.
+    pub fn drain(&self, stopping: impl Fn() -> bool) {
+        let mut queue = self.0.lock();
+        queue.ending = true;
+        let (target, mut finished) = (queue.accepted, queue.finished);
+        let mut progress = Instant::now();
+        let mut stop = None;
+        while queue.finished < target {
+            let now = Instant::now();
+            if queue.finished != finished {
+                (progress, finished) = (now, queue.finished);
+            }
+            let since_stop = match stopping() {
+                true => now - *stop.get_or_insert(now),
+                false => Duration::ZERO,
+            };
+            if since_stop >= STOP_PATIENCE || now - progress >= READER_PATIENCE {
+                return;
+            }
+            let waited = self.0.written.wait_timeout(queue, INTERVAL);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // A poisoned queue is still consistent.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes all bytes until the reader is gone.
+    fn write_all(&self, output: &mut Writer) -> Result<std::convert::Infallible, Closed> {
+        let mut piece = [0; MAX_WRITE];
+        loop {
+            let length = self.take(&mut piece);
+            let dropped = output.write(&piece[..length], || false)?;
+            let mut queue = self.lock();
+            queue.finished += length as u64;
+            queue.dropped += dropped;
+            // It is a system call even without a waiter.
+            if queue.ending {
+                self.written.notify_all();
+            }
+        }
+    }
+
+    /// Waits for bytes, and takes as many as are written at once.
+    fn take(&self, into: &mut [u8; MAX_WRITE]) -> usize {
+        let empty = |queue: &mut Queue| {
+            queue.idle = queue.bytes.is_empty();
+            queue.idle
+        };
+        let waited = self.filled.wait_while(self.lock(), empty);
+        let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut most = MAX_WRITE;
+        if self.speed == Speed::Line && !queue.ending {
+            drop(queue);
+            sleep_until(monotonic_ns() + GATHERING_NS);
+            most = AT_ONCE;
+            queue = self.lock();
+        }
+        let length = queue.bytes.len().min(most);
+        for (place, byte) in into.iter_mut().zip(queue.bytes.drain(..length)) {
+            *place = byte;
+        }
+        if queue.bytes.is_empty() {
+            // Starts again at the first page.
+            queue.bytes.clear();
+        }
+        length
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{pipe, Read};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn bytes_arrive_in_order() {
+        for speed in [Speed::Reader, Speed::Line] {
+            let (mut reader, writer) = pipe().unwrap();
+            let queue = OutputQueue::start("test", speed, writer.as_raw_fd(), false).unwrap();
+            let sent: Vec<u8> = (0..200).collect();
+            sent.iter().for_each(|byte| queue.push(&[*byte]));
+            queue.drain(|| false);
+            let mut arrived = vec![0; sent.len()];
+            reader.read_exact(&mut arrived).unwrap();
+            assert_eq!((arrived, queue.dropped()), (sent, 0));
+            std::mem::forget(writer);
+        }
+    }
+
+    /// A burst of records is larger than a pipe.
+    #[test]
+    fn burst_arrives_in_full_at_a_reader_that_reads_later() {
+        let (mut reader, writer) = pipe().unwrap();
+        let queue = OutputQueue::start("test", Speed::Reader, writer.as_raw_fd(), false).unwrap();
+        let sent: Vec<u8> = (0..CAPACITY).map(|at| (at % 251) as u8).collect();
+        sent.chunks(1000).for_each(|piece| queue.push(piece));
+        let mut arrived = vec![0; sent.len()];
+        reader.read_exact(&mut arrived).unwrap();
+        assert!(arrived == sent);
+        assert_eq!(queue.dropped(), 0);
+        std::mem::forget(writer);
+    }
+
+    #[test]
+    fn unread_output_is_dropped_and_counted() {
+        for (speed, capacity) in [(Speed::Reader, CAPACITY), (Speed::Line, LINE_CAPACITY)] {
+            let (reader, writer) = pipe().unwrap();
+            let queue = OutputQueue::start("test", speed, writer.as_raw_fd(), false).unwrap();
+            let line = [b'x'; 100];
+            let mut sent = 0;
+            while queue.dropped() == 0 {
+                queue.push(&line);
+                sent += line.len();
+            }
+            assert!(sent > capacity, "{sent}");
+            assert!(queue.dropped().is_multiple_of(100), "lines are whole");
+            let begun = Instant::now();
+            queue.drain(|| true);
+            assert!(begun.elapsed() >= STOP_PATIENCE || speed == Speed::Line);
+            std::mem::forget((reader, writer));
+        }
+    }
+
+    #[test]
+    fn full_disk_is_counted_and_does_not_fill_the_queue() {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let full = full.unwrap();
+        let queue = OutputQueue::start("test", Speed::Reader, full.as_raw_fd(), false).unwrap();
+        for _ in 0..4 {
+            queue.push(&[b'x'; CAPACITY / 2]);
+            queue.drain(|| false);
+        }
+        assert_eq!(queue.dropped(), 2 * CAPACITY as u64);
+        std::mem::forget(full);
+    }
+
+    #[test]
+    fn line_is_paced() {
+        let (mut reader, writer) = pipe().unwrap();
+        let queue = OutputQueue::start("test", Speed::Line, writer.as_raw_fd(), false).unwrap();
+        let begun = monotonic_ns();
+        queue.push(&[b'x'; 5 * AT_ONCE]);
+        reader.read_exact(&mut [0; 5 * AT_ONCE]).unwrap();
+        assert!(monotonic_ns() - begun >= 4 * GATHERING_NS);
+        std::mem::forget(writer);
+    }
+}
