@@ -12,13 +12,17 @@ use std::process::{Child, Command, Stdio};
 use std::slice;
 use std::thread;
 use std::time::{Duration, Instant};
-use trapline_abi::platform::VIRTIO_MMIO;
+use trapline_abi::platform::{POWER_CONTROL, POWER_OFF, VIRTIO_MMIO};
 use trapline_monitor::boot::test_image::TestImage;
 
 /// Longest time for an answer, and for the end of a VM.
 const LIMIT: Duration = Duration::from_secs(3);
 
-// Kernels that write for ever, in 32-bit mode: to COM1 on the only vCPU; to COM1 on all vCPUs but the first; to hvc0.
+/// Length of a burst, of which most is in the queue when the guest ends.
+const BURST: usize = 20_000;
+
+// Kernels in 32-bit mode that write for ever: to COM1 on the only vCPU, to COM1 on all vCPUs but the first, and to hvc0.
+// Another one writes a burst and powers off.
 global_asm!(
     r#"
     .pushsection .rodata
@@ -64,6 +68,17 @@ flood_serial_others:
 flood_serial_others_end:
 
     .code32
+burst:
+    mov $0x3f8, %dx
+    mov ${burst_length}, %ecx
+    mov $'b', %al
+1:  out %al, %dx
+    loop 1b
+    mov ${power_control}, %dx
+    mov ${power_off}, %al
+    out %al, %dx
+burst_end:
+
 flood_virtio:
     mov ${virtio}, %ebx         # virtio-mmio: acknowledge, driver, VERSION_1, features accepted
     movl $0, 0x70(%ebx)
@@ -102,6 +117,9 @@ flood_virtio_end:
     .popsection
     "#,
     virtio = const VIRTIO_MMIO,
+    burst_length = const BURST,
+    power_control = const POWER_CONTROL,
+    power_off = const POWER_OFF,
     options(att_syntax)
 );
 
@@ -110,24 +128,39 @@ extern "C" {
     static flood_serial_end: u8;
     static flood_serial_others: u8;
     static flood_serial_others_end: u8;
+    static burst: u8;
+    static burst_end: u8;
     static flood_virtio: u8;
     static flood_virtio_end: u8;
 }
 
-fn kernel(mode: &str, cpus: u32) -> ImageFile {
-    // SAFETY: both symbols are of one section, the second behind the first.
-    let code = unsafe {
-        let (start, end) = match (mode, cpus) {
-            ("hvc0", _) => (&raw const flood_virtio, &raw const flood_virtio_end),
-            (_, 1) => (&raw const flood_serial, &raw const flood_serial_end),
-            _ => (
-                &raw const flood_serial_others,
-                &raw const flood_serial_others_end,
-            ),
-        };
-        slice::from_raw_parts(start, end.offset_from(start) as usize)
-    };
+/// Returns the kernel that floods the console of this mode.
+fn flood_kernel(mode: &str, cpus: u32) -> ImageFile {
+    match (mode, cpus) {
+        ("hvc0", _) => kernel(&raw const flood_virtio, &raw const flood_virtio_end),
+        (_, 1) => kernel(&raw const flood_serial, &raw const flood_serial_end),
+        _ => kernel(
+            &raw const flood_serial_others,
+            &raw const flood_serial_others_end,
+        ),
+    }
+}
+
+/// Creates a kernel of the code from `start` to `end`, which are symbols of one section.
+fn kernel(start: *const u8, end: *const u8) -> ImageFile {
+    // SAFETY: both are of one section, the second behind the first.
+    let code = unsafe { slice::from_raw_parts(start, end.offset_from(start) as usize) };
     ImageFile::new(&TestImage::pvh(code).bytes())
+}
+
+fn vmm(kernel: &ImageFile, mode: &str, cpus: u32) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-vmm"));
+    command.args(["--memory", "8M", "--cpus", &cpus.to_string(), "--kernel"]);
+    command.arg(&kernel.0).stdin(Stdio::null());
+    if mode != "hvc0" {
+        command.args(["--serial", mode]);
+    }
+    command
 }
 
 /// What becomes of the output.
@@ -188,15 +221,11 @@ impl Flood {
     }
 
     fn start_with(mode: &str, cpus: u32, [output, errors]: [Stdio; 2]) -> Self {
-        let kernel = kernel(mode, cpus);
+        let kernel = flood_kernel(mode, cpus);
         let socket = kernel.0.with_extension("socket");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-vmm"));
-        command.args(["--memory", "8M", "--cpus", &cpus.to_string(), "--kernel"]);
-        command.arg(&kernel.0).arg("--api").arg(&socket);
-        if mode != "hvc0" {
-            command.args(["--serial", mode]);
-        }
-        command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        let mut command = vmm(&kernel, mode, cpus);
+        command.arg("--api").arg(&socket);
+        command.stdout(output).stderr(errors);
         Self {
             child: command.spawn().unwrap(),
             socket,
@@ -337,6 +366,24 @@ fn full_disk_is_counted() {
             thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(flood.statistics()["state"], "running");
+    }
+}
+
+/// The guest powers off long before its output is read.
+#[test]
+fn late_reader_receives_all_output() {
+    if no_kvm() {
+        return;
+    }
+    let kernel = kernel(&raw const burst, &raw const burst_end);
+    for mode in ["lines", "direct"] {
+        let (mut reader, writer) = small_pipe();
+        let mut child = vmm(&kernel, mode, 1).stdout(writer).spawn().unwrap();
+        thread::sleep(Duration::from_secs(1));
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).unwrap();
+        assert!(bytes == [b'b'; BURST], "{mode}: {} bytes", bytes.len());
+        assert_eq!(await_end(&mut child).code(), Some(0), "{mode}");
     }
 }
 

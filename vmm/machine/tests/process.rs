@@ -2,7 +2,7 @@
 
 use crate::common::{await_end, signal, vmm, ImageFile, SPIN, SPIN_POLLS};
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command, Output};
@@ -157,6 +157,28 @@ fn signal_stops_a_spinning_guest() {
         assert_eq!(await_end(&mut child).code(), Some(128 + libc::SIGTERM));
         guest.into_iter().for_each(await_death);
     }
+}
+
+/// An image waits for its reader: records are not lost.
+#[test]
+fn late_reader_receives_all_output() {
+    const LENGTH: u32 = 200_000;
+    let burst = [
+        &to_port(DEBUG_CONSOLE)[..],
+        &[0xb9],
+        &LENGTH.to_le_bytes(),                       // mov ecx, LENGTH
+        &[0xb0, b'x', 0xee, 0xff, 0xc9, 0x75, 0xfb], // mov al, 'x'; out dx, al; dec ecx; jnz to the out
+    ]
+    .concat();
+    let code = [burst, say_and_leave(EXIT_DONE)].concat();
+    let image = ImageFile::new(&TestImage::direct(&code).bytes());
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let mut child = process(&image).stdout(writer).spawn().unwrap();
+    thread::sleep(Duration::from_secs(1));
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes.len(), LENGTH as usize + 1);
+    assert_eq!(await_end(&mut child).code(), Some(0));
 }
 
 /// The last line has no end, so that it is written when the VM ends.
