@@ -161,8 +161,13 @@ impl Shared {
         let mut piece = [0; MAX_WRITE];
         loop {
             let length = self.take(&mut piece);
-            let dropped = output.write(&piece[..length], || false)?;
+            let written = output.write(&piece[..length], || false);
             let mut queue = self.lock();
+            let dropped = match written {
+                // The VM already ends, for another reason.
+                Err(Closed) if queue.ending => length as u64,
+                written => written?,
+            };
             queue.finished += length as u64;
             queue.dropped += dropped;
             // It is a system call even without a waiter.
@@ -265,6 +270,19 @@ mod tests {
         }
         assert_eq!(queue.dropped(), 2 * CAPACITY as u64);
         std::mem::forget(full);
+    }
+
+    /// Before that, a closed reader ends the process.
+    #[test]
+    fn closed_reader_does_not_change_the_end_of_a_vm() {
+        let (reader, writer) = pipe().unwrap();
+        let queue = OutputQueue::start("test", Speed::Reader, writer.as_raw_fd(), false).unwrap();
+        queue.drain(|| false);
+        drop(reader);
+        queue.push(b"late");
+        queue.drain(|| false);
+        assert_eq!(queue.dropped(), 4);
+        std::mem::forget(writer);
     }
 
     #[test]
