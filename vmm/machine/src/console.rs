@@ -5,11 +5,13 @@
 //! a guest that floods the console waits until it is read, or until a stop request. With a kernel it goes to a
 //! [queue](OutputQueue), for which no vCPU and no device waits.
 
+mod frame;
 mod queue;
 mod writer;
 
 pub use queue::OutputQueue;
 
+use self::frame::Frame;
 use self::queue::Speed;
 use self::writer::{borrow, Closed, Writer, MAX_WRITE};
 use crate::poll::is_ready;
@@ -21,7 +23,6 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
-use trapline_abi::frame::{CHECKSUM, HEADER, MAX_BODY, SYNC};
 use trapline_interface::Kicker;
 
 /// Number of polls for input without wait. Each later one waits for a millisecond, so that a waiting guest
@@ -89,52 +90,6 @@ enum Serial {
     Direct,
     /// A line of its own. The port is not ready while that is full; bytes sent anyway are dropped.
     Buffered(OutputQueue),
-}
-
-/// Parser state of a frame in the output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Frame {
-    /// Bytes seen; 0 outside a frame.
-    seen: usize,
-    /// Length, once the header is complete.
-    length: usize,
-}
-
-impl Frame {
-    /// Processes a byte; returns true if it completes a frame.
-    fn take(&mut self, byte: u8) -> bool {
-        self.seen = match self.seen {
-            0 | 1 if byte == SYNC[0] => 1,
-            1 if byte == SYNC[1] => 2,
-            0 | 1 => 0,
-            2 => 3,
-            3 => {
-                self.length = byte.into();
-                4
-            }
-            4 => self.measure(byte),
-            seen => seen + 1,
-        };
-        let complete = self.seen > HEADER && self.seen == self.length;
-        if complete {
-            self.seen = 0;
-        }
-        complete
-    }
-
-    fn measure(&mut self, high: u8) -> usize {
-        let body = self.length | usize::from(high) << 8;
-        self.length = HEADER + body + CHECKSUM;
-        if body <= MAX_BODY {
-            HEADER
-        } else {
-            0
-        }
-    }
-
-    fn is_outside(&self) -> bool {
-        self.seen == 0
-    }
 }
 
 impl Console {
@@ -315,7 +270,7 @@ mod tests {
     use std::os::fd::IntoRawFd;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::Arc;
-    use trapline_abi::frame::{encode, MAX_FRAME};
+    use trapline_abi::frame::{encode, MAX_FRAME, SYNC};
     use trapline_abi::Record;
     use trapline_interface::Kick;
 

@@ -1,8 +1,8 @@
 //! A VM with a Linux kernel and several vCPUs.
 //!
 //! Each vCPU has a thread; vCPU 0 uses the main thread. Port devices share one lock, each virtio device has its own
-//! ([`slots`]), and notifications bypass both. The control thread does slow work ([`control`]). The vCPU that stops the VM
-//! ends the process.
+//! ([`slots`]), and notifications bypass both. The control thread does slow work ([`control`]), but does not write: a thread
+//! of the console's queue does. The vCPU that stops the VM ends the process.
 
 mod api;
 mod control;
@@ -24,7 +24,9 @@ use crate::{privileges, sandbox, signals, threads, Failure, StopReason, VmConfig
 use std::convert::Infallible;
 use std::ops::DerefMut;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use trapline_abi::platform::COM1;
 use trapline_abi::{stamp, Stage};
 use trapline_interface::{
@@ -125,6 +127,8 @@ pub struct Common {
     assembled: Barrier,
     settings: VmConfig,
     report: Mutex<Report>,
+    /// The guest has ended, and its output is being written.
+    ending: AtomicBool,
     end: End,
 }
 
@@ -197,6 +201,7 @@ where
         exits: (0..ready.cpus).map(|_| ExitCounters::default()).collect(),
         assembled: Barrier::new(ready.cpus as usize),
         settings: settings.clone(),
+        ending: AtomicBool::new(false),
         end,
     });
     common.gate.register(0, first.kicker());
@@ -253,6 +258,10 @@ impl Common {
     /// Ends the process, after the guest's output was written. No lock is held meanwhile, so that a stop request is served.
     fn end(&self, result: Result<StopReason, Failure>) -> ! {
         let is_requested = matches!(result, Ok(StopReason::UserRequest | StopReason::Signal(_)));
+        // The first end counts, or a request meanwhile.
+        while self.ending.swap(true, Ordering::Relaxed) && !is_requested {
+            thread::park();
+        }
         self.devices().shell.console.flush();
         for queue in &self.output {
             queue.drain(|| is_requested || signals::stop_signal().is_some());
