@@ -1,7 +1,10 @@
 //! A bounded queue of console output, which a thread of its own writes.
 //!
-//! Whoever queues bytes never waits for the reader: what does not fit is dropped and counted. No lock is held during a
-//! write. The thread may wait for the reader for ever; the end of the VM waits for it for a limited time only.
+//! Whoever queues bytes never waits for the reader: what does not fit is dropped and counted. No lock that others wait for
+//! is held during a write. The thread may wait for the reader for ever; the end of the VM waits for it for a limited time only.
+//!
+//! Where the output is a pipe and its reader is ready, whoever queues bytes writes them without waiting: on a single CPU the
+//! thread would otherwise run during the guest's next measurement.
 
 use super::writer::{Closed, Writer, MAX_WRITE};
 use crate::clock::{monotonic_ns, sleep_until};
@@ -54,6 +57,11 @@ struct Shared {
     speed: Speed,
     capacity: usize,
     queue: Mutex<Queue>,
+    output: Writer,
+    /// The same pipe; its writes do not wait.
+    pipe: Option<Writer>,
+    /// Held during a write. Only the thread waits for it.
+    writing: Mutex<()>,
     filled: Condvar,
     written: Condvar,
 }
@@ -87,31 +95,41 @@ impl OutputQueue {
             speed,
             capacity,
             queue: Mutex::default(),
+            pipe: match speed {
+                Speed::Reader => Writer::without_waiting(output),
+                Speed::Line => None,
+            },
+            output: Writer::new(output),
+            writing: Mutex::default(),
             filled: Condvar::new(),
             written: Condvar::new(),
         });
-        // Seccomp filters do not allow it to grow.
-        shared.lock().bytes.reserve_exact(capacity);
-        let (theirs, mut output) = (Arc::clone(&shared), Writer::new(output));
+        // Seccomp filters do not allow it to grow. A vCPU may put back what it could not write.
+        let room = capacity + MAX_WRITE;
+        shared.lock().bytes.reserve_exact(room);
+        let theirs = Arc::clone(&shared);
         spawn(name, Role::ConsoleWriter, sandbox, move || {
-            let Err(Closed) = theirs.write_all(&mut output);
+            let Err(Closed) = theirs.write_all();
             Failure::ConsoleClosed
         })?;
         Ok(Self(shared))
     }
 
-    /// Appends bytes, all or none of them.
+    /// Appends bytes, all or none of them. Writes them if the reader of a pipe is ready and nobody else writes; the rest is
+    /// left to the thread.
     pub fn push(&self, bytes: &[u8]) {
         let mut queue = self.0.lock();
-        if self.0.capacity - queue.bytes.len() < bytes.len() {
+        if queue.bytes.len() + bytes.len() > self.0.capacity {
             queue.dropped += bytes.len() as u64;
             return;
         }
         queue.bytes.extend(bytes);
         queue.accepted += bytes.len() as u64;
-        if std::mem::take(&mut queue.idle) {
-            self.0.filled.notify_one();
+        drop(queue);
+        if let (Some(pipe), Ok(_guard)) = (&self.0.pipe, self.0.writing.try_lock()) {
+            while self.0.write_piece(pipe) {}
         }
+        self.0.wake(&mut self.0.lock());
     }
 
     /// Returns true if there is room for a byte.
@@ -129,6 +147,7 @@ impl OutputQueue {
     pub fn drain(&self, stopping: impl Fn() -> bool) {
         let mut queue = self.0.lock();
         queue.ending = true;
+        self.0.wake(&mut queue);
         let (target, mut finished) = (queue.accepted, queue.finished);
         let mut progress = Instant::now();
         let mut stop = None;
@@ -156,12 +175,39 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes all bytes until the reader is gone.
-    fn write_all(&self, output: &mut Writer) -> Result<std::convert::Infallible, Closed> {
+    /// Wakes the thread if it has to do something.
+    fn wake(&self, queue: &mut Queue) {
+        if !queue.bytes.is_empty() && std::mem::take(&mut queue.idle) {
+            self.filled.notify_one();
+        }
+    }
+
+    /// Writes a piece without waiting for the reader, and puts back what was not written. Returns true if all was written,
+    /// and there may be more.
+    fn write_piece(&self, pipe: &Writer) -> bool {
+        let mut piece = [0; MAX_WRITE];
+        let length = self.lock().take(&mut piece);
+        let written = pipe.write(&piece[..length], || true);
+        let mut queue = self.lock();
+        // The thread meets the error again, and ends the VM.
+        let rest = written.map_or(length, |rest| rest as usize);
+        queue.finished += (length - rest) as u64;
+        let unwritten = &piece[length - rest..length];
+        unwritten
+            .iter()
+            .rev()
+            .for_each(|byte| queue.bytes.push_front(*byte));
+        length > 0 && rest == 0
+    }
+
+    /// Body of the thread: writes all bytes until the reader is gone.
+    fn write_all(&self) -> Result<std::convert::Infallible, Closed> {
         let mut piece = [0; MAX_WRITE];
         loop {
-            let length = self.take(&mut piece);
-            let written = output.write(&piece[..length], || false);
+            let most = self.wait();
+            let _guard = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let length = self.lock().take(&mut piece[..most]);
+            let written = self.output.write(&piece[..length], || false);
             let mut queue = self.lock();
             let dropped = match written {
                 // The VM already ends, for another reason.
@@ -177,28 +223,33 @@ impl Shared {
         }
     }
 
-    /// Waits for bytes, and takes as many as are written at once.
-    fn take(&self, into: &mut [u8; MAX_WRITE]) -> usize {
-        let empty = |queue: &mut Queue| {
+    /// Waits for bytes. Returns the number to be written at once.
+    fn wait(&self) -> usize {
+        let nothing = |queue: &mut Queue| {
             queue.idle = queue.bytes.is_empty();
             queue.idle
         };
-        let waited = self.filled.wait_while(self.lock(), empty);
-        let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
-        let mut most = MAX_WRITE;
-        if self.speed == Speed::Line && !queue.ending {
-            drop(queue);
-            sleep_until(monotonic_ns() + GATHERING_NS);
-            most = AT_ONCE;
-            queue = self.lock();
+        let waited = self.filled.wait_while(self.lock(), nothing);
+        let queue = waited.unwrap_or_else(PoisonError::into_inner);
+        if self.speed == Speed::Reader || queue.ending {
+            return MAX_WRITE;
         }
-        let length = queue.bytes.len().min(most);
-        for (place, byte) in into.iter_mut().zip(queue.bytes.drain(..length)) {
+        drop(queue);
+        sleep_until(monotonic_ns() + GATHERING_NS);
+        AT_ONCE
+    }
+}
+
+impl Queue {
+    /// Moves bytes into `piece`, as many as there are and fit. Returns their number.
+    fn take(&mut self, piece: &mut [u8]) -> usize {
+        let length = self.bytes.len().min(piece.len());
+        for (place, byte) in piece.iter_mut().zip(self.bytes.drain(..length)) {
             *place = byte;
         }
-        if queue.bytes.is_empty() {
+        if self.bytes.is_empty() {
             // Starts again at the first page.
-            queue.bytes.clear();
+            self.bytes.clear();
         }
         length
     }
@@ -223,6 +274,27 @@ mod tests {
             assert_eq!((arrived, queue.dropped()), (sent, 0));
             std::mem::forget(writer);
         }
+    }
+
+    #[test]
+    fn ready_reader_receives_bytes_without_the_thread() {
+        let (mut reader, writer) = pipe().unwrap();
+        let queue = OutputQueue::start("test", Speed::Reader, writer.as_raw_fd(), false).unwrap();
+        // The pipe takes a part; the thread waits for the reader with the rest.
+        let sent: Vec<u8> = (0..CAPACITY).map(|at| (at % 251) as u8).collect();
+        for piece in sent.chunks(1000) {
+            queue.push(piece);
+        }
+        let mut arrived = vec![0; sent.len()];
+        reader.read_exact(&mut arrived).unwrap();
+        assert!(arrived == sent);
+        // Nobody else writes now: these bytes are in the pipe before the call returns.
+        queue.drain(|| false);
+        queue.push(b"record");
+        let mut record = [0; 6];
+        reader.read_exact(&mut record).unwrap();
+        assert_eq!((&record, queue.dropped()), (b"record", 0));
+        std::mem::forget(writer);
     }
 
     /// A burst of records is larger than a pipe.

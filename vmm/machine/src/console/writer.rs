@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
 /// Longest write. A pipe that is ready takes as much without waiting (PIPE_BUF).
 pub const MAX_WRITE: usize = 4096;
@@ -25,9 +26,21 @@ impl Writer {
         Self(borrow(fd))
     }
 
+    /// Creates a writer to the pipe that `fd` is, if it is one, whose writes do not wait. Other holders of `fd` are not affected.
+    pub fn without_waiting(fd: RawFd) -> Option<Self> {
+        let kind = borrow(fd).metadata().ok()?.file_type();
+        let mut options = File::options();
+        options.write(true).custom_flags(libc::O_NONBLOCK);
+        // Fails without /proc, and for another user's pipe.
+        let opened = kind
+            .is_fifo()
+            .then(|| options.open(format!("/proc/self/fd/{fd}")));
+        Some(Self(ManuallyDrop::new(opened?.ok()?)))
+    }
+
     /// Writes bytes, at most [`MAX_WRITE`]. Waits for the reader until `stopping` returns true. Returns the number of bytes
     /// that were dropped: those not read by then, and those that a full disk does not take.
-    pub fn write(&mut self, bytes: &[u8], stopping: impl Fn() -> bool) -> Result<u64, Closed> {
+    pub fn write(&self, bytes: &[u8], stopping: impl Fn() -> bool) -> Result<u64, Closed> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let wait = if stopping() { 0 } else { INTERVAL };
@@ -37,7 +50,7 @@ impl Writer {
                     _ => continue,
                 }
             }
-            match self.0.write(rest) {
+            match (&*self.0).write(rest) {
                 Ok(count) if count > 0 => rest = &rest[count..],
                 Ok(_) => break,
                 Err(error) => match error.kind() {
@@ -81,7 +94,7 @@ mod tests {
     #[test]
     fn stop_request_ends_the_wait_for_a_reader() {
         let (mut reader, writer) = pipe().unwrap();
-        let mut output = Writer::new(writer.as_raw_fd());
+        let output = Writer::new(writer.as_raw_fd());
         let mut accepted = 0;
         // Each piece is taken if there is room, also after the request.
         while output.write(&[b'x'; MAX_WRITE], || true) == Ok(0) {

@@ -1,8 +1,8 @@
 //! A VM with a Linux kernel and several vCPUs.
 //!
 //! Each vCPU has a thread; vCPU 0 uses the main thread. Port devices share one lock, each virtio device has its own
-//! ([`slots`]), and notifications bypass both. The control thread does slow work ([`control`]), but does not write: a thread
-//! of the console's queue does. The vCPU that stops the VM ends the process.
+//! ([`slots`]), and notifications bypass both. The control thread does slow work ([`control`]). No thread but that of the
+//! console's queue waits for the reader of output. The vCPU that stops the VM ends the process.
 
 mod api;
 mod control;
