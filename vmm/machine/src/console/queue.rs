@@ -75,7 +75,7 @@ struct Queue {
     ending: bool,
     /// Bytes accepted.
     accepted: u64,
-    /// Bytes that the thread has written or dropped.
+    /// Bytes written, or dropped by the thread.
     finished: u64,
     /// Bytes that did not fit, or that a full disk did not take.
     dropped: u64,

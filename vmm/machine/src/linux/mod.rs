@@ -179,11 +179,7 @@ where
     let common = Arc::new(Common {
         output: host.console.queues().cloned().collect(),
         devices: Mutex::new(Devices {
-            io: IoBus::new(IoBusConfig {
-                power: true,
-                flow_control: true,
-                ..IoBusConfig::default()
-            }),
+            io: ports(),
             shell: host,
             memory: ready.memory,
             interrupts: None,
@@ -220,6 +216,15 @@ where
     report.events.flush();
     drop(report);
     common.run(first, VcpuId(0))
+}
+
+/// Returns the port devices of a Linux.
+fn ports() -> IoBus {
+    IoBus::new(IoBusConfig {
+        power: true,
+        flow_control: true,
+        ..IoBusConfig::default()
+    })
 }
 
 /// Starts the thread of another vCPU, which waits for SIPI.
