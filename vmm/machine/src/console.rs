@@ -1,111 +1,160 @@
-//! The guest's console on standard output and input. It also receives serial output, see [`crate::line`].
+//! The guest's console on standard output and input.
 //!
-//! Output is buffered and written when a line or a frame ([`trapline_abi::frame`]) is complete, when the
-//! buffer is full, and before the guest halts, waits or ends. A record is thus written before the next
-//! instruction, by one system call. A guest that floods the console blocks until it is read.
+//! Output is gathered until a line or a frame ([`trapline_abi::frame`]) is complete, the buffer is full, or the guest halts,
+//! waits or ends. An image's only vCPU then writes it: a record is written before the next instruction, nothing is lost, and
+//! a guest that floods the console waits until it is read, or until a stop request. With a kernel it goes to a
+//! [queue](OutputQueue), for which no vCPU and no device waits.
 
-use crate::line::Line;
+mod frame;
+mod queue;
+mod writer;
+
+pub use queue::OutputQueue;
+
+use self::frame::Frame;
+use self::queue::Speed;
+use self::writer::{borrow, Closed, Writer, MAX_WRITE};
+use crate::poll::is_ready;
+use crate::settings::{Guest, VmConfig};
 use crate::signals;
+use crate::stop::print_error;
+use crate::Failure;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use trapline_abi::frame::{CHECKSUM, HEADER, MAX_BODY, SYNC};
+use std::os::fd::{AsRawFd, RawFd};
 use trapline_interface::Kicker;
-
-const BUFFER: usize = 4096;
 
 /// Number of polls for input without wait. Each later one waits for a millisecond, so that a waiting guest
 /// does not use CPU time.
 const SPIN_POLLS: u32 = 1_000;
 
+/// Value of `--serial`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SerialMode {
+    /// Complete lines and frames are written.
+    #[default]
+    Lines,
+    /// Each byte is written.
+    Direct,
+    /// A thread writes at the speed of a serial line.
+    Buffered,
+}
+
+impl SerialMode {
+    /// Parses the option's value.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "lines" => Some(Self::Lines),
+            "direct" => Some(Self::Direct),
+            "buffered" => Some(Self::Buffered),
+            _ => None,
+        }
+    }
+}
+
 /// The console of one VM.
 pub struct Console {
-    output: ManuallyDrop<File>,
+    output: Output,
     input: ManuallyDrop<File>,
     /// Allocated, but not touched before the first byte: its page would delay the guest's start.
     buffer: Vec<u8>,
     frame: Frame,
-    line: Line,
-    /// Write error; later output is dropped.
-    failure: Option<ErrorKind>,
+    serial: Serial,
     input_ended: bool,
     /// Polls for input since the last byte in either direction.
     polls: u32,
-    kicker: Kicker,
 }
 
-/// Parser state of a frame in the output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Frame {
-    /// Bytes seen; 0 outside a frame.
-    seen: usize,
-    /// Length, once the header is complete.
-    length: usize,
+/// Writer of complete lines and frames.
+enum Output {
+    /// This thread.
+    Direct {
+        writer: Writer,
+        /// Kicked when the reader is gone.
+        kicker: Kicker,
+        /// The reader is gone; later output is dropped.
+        closed: bool,
+        /// Bytes dropped.
+        dropped: u64,
+    },
+    /// The queue's thread.
+    Queued(OutputQueue),
 }
 
-impl Frame {
-    /// Processes a byte; returns true if it completes a frame.
-    fn take(&mut self, byte: u8) -> bool {
-        self.seen = match self.seen {
-            0 | 1 if byte == SYNC[0] => 1,
-            1 if byte == SYNC[1] => 2,
-            0 | 1 => 0,
-            2 => 3,
-            3 => {
-                self.length = byte.into();
-                4
-            }
-            4 => self.measure(byte),
-            seen => seen + 1,
-        };
-        let complete = self.seen > HEADER && self.seen == self.length;
-        if complete {
-            self.seen = 0;
-        }
-        complete
-    }
-
-    fn measure(&mut self, high: u8) -> usize {
-        let body = self.length | usize::from(high) << 8;
-        self.length = HEADER + body + CHECKSUM;
-        if body <= MAX_BODY {
-            HEADER
-        } else {
-            0
-        }
-    }
-
-    fn is_outside(&self) -> bool {
-        self.seen == 0
-    }
+/// Destination of COM1's output.
+enum Serial {
+    /// The console, in lines and frames.
+    Lines,
+    /// The console, byte by byte.
+    Direct,
+    /// A line of its own. The port is not ready while that is full; bytes sent anyway are dropped.
+    Buffered(OutputQueue),
 }
 
 impl Console {
-    /// Creates a console on two descriptors, which stay open. A permanent write error kicks the vCPU.
+    /// Creates a console on two descriptors, which stay open. If the reader is gone, it kicks the vCPU.
     pub fn new(output: RawFd, input: RawFd, kicker: Kicker) -> Self {
         Self {
-            output: borrow(output),
+            output: Output::Direct {
+                writer: Writer::new(output),
+                kicker,
+                closed: false,
+                dropped: 0,
+            },
             input: borrow(input),
-            buffer: Vec::with_capacity(BUFFER),
+            buffer: Vec::with_capacity(MAX_WRITE),
             frame: Frame::default(),
-            line: Line::Lines,
-            failure: None,
+            serial: Serial::Lines,
             input_ended: false,
             polls: 0,
-            kicker,
         }
     }
 
-    /// Sets the destination of serial output.
-    #[must_use]
-    pub fn with_line(self, line: Line) -> Self {
-        Self { line, ..self }
+    /// Creates the console of a VM on standard output and input, with the threads of its queues.
+    ///
+    /// # Errors
+    /// A thread cannot be created.
+    pub fn open(settings: &VmConfig, kicker: Kicker) -> Result<Self, Failure> {
+        let output = libc::STDOUT_FILENO;
+        let queue = |name, speed| OutputQueue::start(name, speed, output, settings.sandbox);
+        let mut console = Self::new(output, libc::STDIN_FILENO, kicker);
+        if settings.guest == Guest::Linux {
+            console.output = Output::Queued(queue("console", Speed::Reader)?);
+        }
+        console.serial = match settings.serial {
+            SerialMode::Lines => Serial::Lines,
+            SerialMode::Direct => Serial::Direct,
+            SerialMode::Buffered => Serial::Buffered(queue("serial", Speed::Line)?),
+        };
+        Ok(console)
     }
 
-    /// Returns the write error, if any.
-    pub fn failure(&self) -> Option<ErrorKind> {
-        self.failure
+    /// Returns true if the reader of an image's output is gone.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.output, Output::Direct { closed: true, .. })
+    }
+
+    /// Returns the number of bytes that were dropped.
+    pub fn dropped(&self) -> u64 {
+        let own = match &self.output {
+            Output::Direct { dropped, .. } => *dropped,
+            Output::Queued(_) => 0,
+        };
+        own + self.queues().map(OutputQueue::dropped).sum::<u64>()
+    }
+
+    /// Returns the queues, which may have bytes when the guest has ended.
+    pub fn queues(&self) -> impl Iterator<Item = &OutputQueue> {
+        let output = match &self.output {
+            Output::Direct { .. } => None,
+            Output::Queued(queue) => Some(queue),
+        };
+        let serial = match &self.serial {
+            Serial::Lines | Serial::Direct => None,
+            Serial::Buffered(queue) => Some(queue),
+        };
+        output.into_iter().chain(serial)
     }
 
     /// Writes a byte to the buffer.
@@ -114,7 +163,7 @@ impl Console {
         self.buffer.push(byte);
         let complete = self.frame.take(byte);
         let line = byte == b'\n' && self.frame.is_outside();
-        if complete || line || self.buffer.len() == BUFFER {
+        if complete || line || self.buffer.len() == MAX_WRITE {
             self.flush();
         }
     }
@@ -122,29 +171,34 @@ impl Console {
     /// Sends a byte to the serial line.
     #[inline(never)]
     pub fn send(&mut self, byte: u8) {
-        match &self.line {
-            Line::Lines => self.put(byte),
-            Line::Direct => self.put_all(&[byte]),
-            Line::Buffered(outbox) => outbox.put(byte),
+        match &self.serial {
+            Serial::Lines => self.put(byte),
+            Serial::Direct => self.put_all(&[byte]),
+            Serial::Buffered(queue) => queue.push(&[byte]),
         }
     }
 
     /// Returns true if the serial line accepts a byte.
     pub fn has_room(&self) -> bool {
-        match &self.line {
-            Line::Lines | Line::Direct => true,
-            Line::Buffered(outbox) => outbox.has_room(),
+        match &self.serial {
+            Serial::Lines | Serial::Direct => true,
+            Serial::Buffered(queue) => queue.has_room(),
         }
     }
 
-    /// Writes all output of a guest that has ended.
+    /// Writes the output of an image that has ended, and reports what was dropped.
     pub fn finish(&mut self) {
-        let hurried = signals::stop_signal().is_some() || self.failure.is_some();
-        if let (Line::Buffered(outbox), false) = (&self.line, hurried) {
-            let rest = outbox.take_rest();
-            rest.into_iter().for_each(|byte| self.put(byte));
-        }
         self.flush();
+        self.queues().for_each(|queue| queue.drain(is_stopping));
+        self.report_dropped();
+    }
+
+    /// Reports on standard error if output was dropped.
+    pub fn report_dropped(&self) {
+        let dropped = self.dropped();
+        if dropped > 0 {
+            print_error(&format_args!("{dropped} bytes of console output dropped"));
+        }
     }
 
     /// Writes several bytes and flushes.
@@ -164,39 +218,23 @@ impl Console {
     #[inline(never)]
     fn write_out(&mut self) {
         self.polls = 0;
-        let mut from = 0;
-        while self.failure.is_none() && from < self.buffer.len() {
-            match self.output.write(&self.buffer[from..]) {
-                Ok(0) => self.fail(ErrorKind::WriteZero),
-                Ok(count) => from += count,
-                Err(error) => self.handle_write_error(&error),
-            }
+        match &mut self.output {
+            Output::Queued(queue) => queue.push(&self.buffer),
+            Output::Direct { closed: true, .. } => {}
+            Output::Direct {
+                writer,
+                kicker,
+                closed,
+                dropped,
+            } => match writer.write(&self.buffer, is_stopping) {
+                Ok(count) => *dropped += count,
+                Err(Closed) => {
+                    *closed = true;
+                    kicker.mark();
+                }
+            },
         }
         self.buffer.clear();
-    }
-
-    /// Handles a write error: waits or gives up.
-    fn handle_write_error(&mut self, error: &io::Error) {
-        match error.kind() {
-            // After a stop request, do not wait for the reader.
-            ErrorKind::Interrupted if signals::stop_signal().is_some() => {
-                self.fail(ErrorKind::Interrupted);
-            }
-            ErrorKind::Interrupted => {}
-            ErrorKind::WouldBlock => {
-                const WAIT: libc::c_int = 1_000;
-                ready(self.output.as_raw_fd(), libc::POLLOUT, WAIT);
-                if signals::stop_signal().is_some() {
-                    self.fail(ErrorKind::Interrupted);
-                }
-            }
-            kind => self.fail(kind),
-        }
-    }
-
-    fn fail(&mut self, kind: ErrorKind) {
-        self.failure = Some(kind);
-        self.kicker.mark();
     }
 
     /// Returns the next byte of input, if any.
@@ -204,7 +242,7 @@ impl Console {
     pub fn get(&mut self) -> Option<u8> {
         self.flush();
         let wait = i32::from(self.polls >= SPIN_POLLS);
-        if self.input_ended || !ready(self.input.as_raw_fd(), libc::POLLIN, wait) {
+        if self.input_ended || !is_ready(self.input.as_raw_fd(), libc::POLLIN, wait) {
             self.polls = self.polls.saturating_add(1);
             return None;
         }
@@ -221,32 +259,18 @@ impl Console {
     }
 }
 
-/// Returns a file that does not close its descriptor.
-fn borrow(fd: RawFd) -> ManuallyDrop<File> {
-    // SAFETY: the file is never dropped, so the descriptor is not closed; an invalid descriptor gives
-    // errors, which are handled.
-    ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })
-}
-
-/// Returns true if `fd` is ready, or has an error, after at most `wait` milliseconds.
-fn ready(fd: RawFd, what: libc::c_short, wait: libc::c_int) -> bool {
-    let mut request = libc::pollfd {
-        fd,
-        events: what,
-        revents: 0,
-    };
-    // SAFETY: one request is passed.
-    unsafe { libc::poll(&raw mut request, 1, wait) > 0 }
+fn is_stopping() -> bool {
+    signals::stop_signal().is_some()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::pipe;
+    use std::io::{pipe, Write};
     use std::os::fd::IntoRawFd;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::Arc;
-    use trapline_abi::frame::{encode, MAX_FRAME};
+    use trapline_abi::frame::{encode, MAX_FRAME, SYNC};
     use trapline_abi::Record;
     use trapline_interface::Kick;
 
@@ -307,7 +331,7 @@ mod tests {
         let mut bytes = [0; 6];
         reader.read_exact(&mut bytes).unwrap();
         assert_eq!(bytes, endless);
-        for _ in 0..BUFFER {
+        for _ in 0..MAX_WRITE {
             console.put(SYNC[0]);
         }
         assert_eq!(console.buffer.len(), 0);
@@ -320,9 +344,9 @@ mod tests {
         let flag = Flag::default();
         let mut console = Console::new(writer.as_raw_fd(), nothing(), Kicker::new(flag.clone()));
         console.put(b'\n');
-        assert_eq!(console.failure(), Some(ErrorKind::BrokenPipe));
+        assert!(console.is_closed());
         assert!(flag.0.load(Ordering::SeqCst));
-        for _ in 0..3 * BUFFER {
+        for _ in 0..3 * MAX_WRITE {
             console.put(b'x');
         }
     }

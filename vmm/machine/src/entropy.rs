@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use trapline_monitor::virtio::Entropy;
 
 /// Serves the device in `slot` until the process ends.
-pub fn serve(slot: &Slot<Entropy>) {
+pub fn serve(slot: &Slot<Entropy>) -> ! {
     loop {
         let mut bell = readable(slot.bell().as_raw_fd());
         // SAFETY: one request, as is passed.

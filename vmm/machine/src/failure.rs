@@ -30,6 +30,8 @@ pub enum Failure {
     Hypervisor(#[from] trapline_interface::Error),
     #[error("{0}")]
     Host(String),
+    #[error("{}", trapline_monitor::StopReason::ConsoleClosed)]
+    ConsoleClosed,
     #[error("cannot {what}: {source}")]
     System {
         what: &'static str,
@@ -64,7 +66,7 @@ impl Failure {
                 _ => 2,
             },
             Self::Missing(_) => 4,
-            Self::Hypervisor(_) | Self::System { .. } => 5,
+            Self::Hypervisor(_) | Self::System { .. } | Self::ConsoleClosed => 5,
         }
     }
 }

@@ -147,7 +147,7 @@ impl ImageDevices {
             None => vm.irq_line(INTERRUPT)?,
         };
         let slot = Arc::new(Slot::with_line(vm, SWITCH_MMIO, line, memory, card)?);
-        let link = external::Link::new(backend, &slot, memory, spec.pairs)?;
+        let mut link = external::Link::new(backend, &slot, memory, spec.pairs)?;
         self.second = Some(Arc::clone(&slot) as _);
         self.workers.push(Worker {
             name: SECOND_CARD.to_owned(),
@@ -155,7 +155,7 @@ impl ImageDevices {
                 ExternalSource::VhostUser(_) => Role::ImageNetExternal,
                 ExternalSource::VhostNet(_) => Role::NetKernel,
             },
-            work: Box::new(move || external::serve(&slot, link)),
+            work: Box::new(move || external::serve(&slot, &mut link)),
         });
         Ok(())
     }

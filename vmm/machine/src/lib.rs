@@ -18,11 +18,11 @@ mod inherited;
 pub mod input;
 #[cfg(test)]
 mod isolated;
-pub mod line;
 pub mod linux;
 pub mod machine;
 pub mod net;
 pub mod placement;
+mod poll;
 pub mod privileges;
 pub mod sandbox;
 pub mod secondary;

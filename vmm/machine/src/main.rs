@@ -6,7 +6,6 @@
 
 use std::convert::Infallible;
 use std::io::{self, Write};
-use std::os::fd::BorrowedFd;
 use std::panic;
 use std::sync::Arc;
 use trapline_abi::record::Counter;
@@ -17,12 +16,11 @@ use trapline_machine::console::Console;
 use trapline_machine::events::Events;
 use trapline_machine::hotplug::VmMemory;
 use trapline_machine::image_devices::ImageDevices;
-use trapline_machine::line::Line;
 use trapline_machine::linux::{self, Common, Report};
 use trapline_machine::settings::{parse, Backend, Guest, Request, HELP};
 use trapline_machine::setup::{adopt, set_up, Ready};
 use trapline_machine::shell::Host;
-use trapline_machine::stop::exit_status;
+use trapline_machine::stop::{exit_status, leave, print_error};
 use trapline_machine::ticker::Ticker;
 use trapline_machine::usage::{cpu_time, MemoryUsage};
 use trapline_machine::{
@@ -117,7 +115,7 @@ fn run_ready<V: Vm + Send + 'static>(
     }
     start_secondary()?;
     let mut machine = Machine::new(vcpu, host, memory, interrupts, ring);
-    sandbox::enter_vcpu_filter(settings.role(), settings.sandbox)?;
+    sandbox::enter(settings.role(), settings.sandbox)?;
     let starting = || {
         events.stage(Stage::VmmEntry, stamp!(VmmEntry));
         events.flush();
@@ -166,7 +164,7 @@ fn run_linux(settings: &VmConfig, mut events: Events) -> Result<Infallible, Fail
         console,
         events,
         |common, devices, report, result| {
-            devices.shell.console.finish();
+            devices.shell.console.report_dropped();
             report.events.stage(Stage::VmmExit, stamp!(VmmExit));
             report_linux_counts(common, devices, report);
             exit_with(result)
@@ -219,11 +217,7 @@ fn report_counts(
 fn console(settings: &VmConfig, vcpu: &impl Vcpu) -> Result<Console, Failure> {
     let kicker = vcpu.kicker();
     signals::kick_on_stop(kicker.clone());
-    let console = Console::new(libc::STDOUT_FILENO, libc::STDIN_FILENO, kicker);
-    // SAFETY: standard output stays open.
-    let output = unsafe { BorrowedFd::borrow_raw(libc::STDOUT_FILENO) };
-    let line = Line::open(settings.serial, output, settings.sandbox)?;
-    Ok(console.with_line(line))
+    Console::open(settings, kicker)
 }
 
 fn exit_with(result: Result<StopReason, Failure>) -> ! {
@@ -248,14 +242,4 @@ fn print(text: &str) -> Result<i32, Failure> {
     printed
         .map(|()| 0)
         .map_err(Failure::system("write to standard output"))
-}
-
-fn print_error(what: &dyn std::fmt::Display) {
-    let _ignored = writeln!(io::stderr(), "trapline-vmm: {what}");
-}
-
-/// Ends the process without freeing anything; the kernel is faster.
-fn leave(status: i32) -> ! {
-    // SAFETY: ends the process.
-    unsafe { libc::_exit(status) }
 }

@@ -102,8 +102,9 @@ fn pair(text: &str) -> Option<(String, usize)> {
 
 /// Returns true if a thread may have this name: a kind, with a number if there may be several.
 fn is_thread(name: &str) -> bool {
-    const KINDS: [(&str, bool); 5] = [
+    const KINDS: [(&str, bool); 6] = [
         ("control", false),
+        ("console", false),
         ("vsock", false),
         ("vcpu", true),
         ("disk", true),

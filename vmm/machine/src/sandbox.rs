@@ -19,8 +19,8 @@ mod role;
 
 use crate::Failure;
 use calls::{
-    CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, IMAGE_DISK_POOL, IMAGE_DISK_RING, IMAGE_ENTROPY,
-    IMAGE_NET, IMAGE_NET_EXTERNAL, LIMITS, NET, NET_EXTERNAL, NET_KERNEL, PROCESS, SERIAL_LINE,
+    CONSOLE_WRITER, CONTROL, DISK_POOL, DISK_RING, DISK_WORKER, IMAGE_DISK_POOL, IMAGE_DISK_RING,
+    IMAGE_ENTROPY, IMAGE_NET, IMAGE_NET_EXTERNAL, LIMITS, NET, NET_EXTERNAL, NET_KERNEL, PROCESS,
     TICKER, VCPU, VCPU_WITH_BOTH, VCPU_WITH_HELPERS, VCPU_WITH_MEMORY, VCPU_WITH_TIMER, VSOCK,
     VSOCK_IN,
 };
@@ -60,7 +60,7 @@ static OF_VCPU_WITH_MEMORY: Filter = compile(&VCPU_WITH_MEMORY);
 static OF_VCPU_WITH_BOTH: Filter = compile(&VCPU_WITH_BOTH);
 static OF_PROCESS: Filter = compile(&PROCESS);
 static OF_TICKER: Filter = compile(&TICKER);
-static OF_SERIAL_LINE: Filter = compile(&SERIAL_LINE);
+static OF_CONSOLE_WRITER: Filter = compile(&CONSOLE_WRITER);
 static OF_CONTROL: Filter = compile(&CONTROL);
 static OF_DISK_RING: Filter = compile(&DISK_RING);
 static OF_DISK_POOL: Filter = compile(&DISK_POOL);
@@ -292,26 +292,18 @@ const fn step(code: u16, k: u32) -> libc::sock_filter {
     }
 }
 
-/// Enters the filter of a vCPU thread, unless disabled.
+/// Enters the filter of `role`, permanently, if `enabled`.
 ///
 /// # Errors
 /// The kernel lacks seccomp filters.
-pub fn enter_vcpu_filter(role: Role, enabled: bool) -> Result<(), Failure> {
-    match enabled {
-        true => enter(role).map_err(Failure::system(
-            "put on the seccomp filter (try --no-sandbox)",
-        )),
-        false => Ok(()),
+pub fn enter(role: Role, enabled: bool) -> Result<(), Failure> {
+    if !enabled {
+        return Ok(());
     }
-}
-
-/// Enters the filter of `role`, permanently.
-///
-/// # Errors
-/// The kernel lacks seccomp filters.
-pub fn enter(role: Role) -> io::Result<()> {
     let filter = filter_of(role);
-    install(&filter.steps[..filter.length])
+    install(&filter.steps[..filter.length]).map_err(Failure::system(
+        "put on the seccomp filter (try --no-sandbox)",
+    ))
 }
 
 /// Adds a filter to this thread and those that it starts, permanently.
@@ -343,7 +335,7 @@ fn filter_of(role: Role) -> &'static Filter {
         Role::VcpuWithBoth => &OF_VCPU_WITH_BOTH,
         Role::Process => &OF_PROCESS,
         Role::Ticker => &OF_TICKER,
-        Role::SerialLine => &OF_SERIAL_LINE,
+        Role::ConsoleWriter => &OF_CONSOLE_WRITER,
         Role::Control => &OF_CONTROL,
         Role::DiskRing => &OF_DISK_RING,
         Role::DiskPool => &OF_DISK_POOL,

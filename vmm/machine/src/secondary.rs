@@ -18,7 +18,7 @@ pub fn start<V: Vcpu + Send + 'static>(
     let (role, sandbox) = (settings.role(), settings.sandbox);
     for (number, mut vcpu) in (1_u32..).zip(vcpus) {
         threads::spawn_unfiltered(&format!("vcpu{number}"), move || {
-            let confined = sandbox::enter_vcpu_filter(role, sandbox);
+            let confined = sandbox::enter(role, sandbox);
             match confined.and_then(|()| run(&mut vcpu, number)) {
                 Ok(never) => match never {},
                 Err(failure) => end(&failure),

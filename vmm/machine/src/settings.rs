@@ -3,8 +3,8 @@
 mod backend;
 mod default;
 
+use crate::console::SerialMode;
 use crate::disk::DiskConfig;
-use crate::line::SerialMode;
 use crate::net;
 use crate::placement::Placement;
 use crate::privileges::User;

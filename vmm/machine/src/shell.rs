@@ -96,8 +96,9 @@ impl Shell for Host {
 
     fn stop_reason(&mut self) -> Option<StopReason> {
         self.console.flush();
-        let closed = self.console.failure().map(|_| StopReason::ConsoleClosed);
-        signals::stop_signal().map(StopReason::Signal).or(closed)
+        let signal = signals::stop_signal().map(StopReason::Signal);
+        let closed = self.console.is_closed();
+        signal.or(closed.then_some(StopReason::ConsoleClosed))
     }
 
     fn set_ticker(&mut self, page: u64) {

@@ -1,5 +1,5 @@
 //! SIGTERM and SIGINT stop the VM, so that counts are still reported. SIGPIPE is ignored: a closed console is an
-//! ordinary write error.
+//! ordinary write error, and so is SIGXFSZ: the file of the console has reached its limit.
 
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -15,6 +15,7 @@ pub fn kick_on_stop(kicker: Kicker) {
         handle(libc::SIGTERM, stop as *const () as usize);
         handle(libc::SIGINT, stop as *const () as usize);
         handle(libc::SIGPIPE, libc::SIG_IGN);
+        handle(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 

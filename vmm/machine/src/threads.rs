@@ -2,6 +2,7 @@
 
 use crate::placement;
 use crate::sandbox::{self, Role};
+use crate::stop::{leave, print_error};
 use crate::Failure;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -47,14 +48,18 @@ pub fn unblock_kicks() {
     }
 }
 
+/// Body of a helper thread. If it returns, the VM ends with this error. It is called by reference, so that nothing it owns is
+/// dropped before: the thread's filter may not allow that.
+pub type Work = Box<dyn FnMut() -> Failure + Send>;
+
 /// A thread to be started.
 pub struct Worker {
     /// Thread name.
     pub name: String,
     /// Seccomp role.
     pub role: Role,
-    /// Body; does not return.
-    pub work: Box<dyn FnOnce() + Send>,
+    /// Body.
+    pub work: Work,
 }
 
 impl Worker {
@@ -68,7 +73,7 @@ impl Worker {
 }
 
 /// Starts a thread with all signals blocked, which are for the thread of vCPU 0. With `sandbox` it enters the
-/// seccomp filter of its role before `work`.
+/// seccomp filter of its role before `work`. If `work` returns, the VM ends with its error (see [`Work`]).
 ///
 /// # Errors
 /// The thread cannot be created.
@@ -76,14 +81,16 @@ pub fn spawn(
     name: &str,
     role: Role,
     sandbox: bool,
-    work: impl FnOnce() + Send + 'static,
+    mut work: impl FnMut() -> Failure + Send + 'static,
 ) -> Result<(), Failure> {
     spawn_unfiltered(name, move || {
         set_timer_slack();
-        // Without seccomp filters the vCPU's thread reports the error.
-        if !sandbox || sandbox::enter(role).is_ok() {
-            work();
-        }
+        let failure = match sandbox::enter(role, sandbox) {
+            Ok(()) => work(),
+            Err(failure) => failure,
+        };
+        print_error(&failure);
+        leave(failure.status())
     })
 }
 

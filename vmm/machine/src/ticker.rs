@@ -57,7 +57,7 @@ impl Ticker {
         });
         let theirs = Arc::clone(&shared);
         spawn("ticker", Role::Ticker, sandbox, move || {
-            theirs.run(&Reference::now());
+            theirs.run(&Reference::now())
         })?;
         Ok(Self(shared))
     }
@@ -91,7 +91,7 @@ impl Shared {
     }
 
     /// Body of the thread.
-    fn run(&self, reference: &Reference) {
+    fn run(&self, reference: &Reference) -> ! {
         loop {
             let order = self.next();
             if let Some((page, period)) = order.work {

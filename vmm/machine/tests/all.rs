@@ -2,6 +2,7 @@
 
 mod common;
 mod confinement;
+mod console;
 mod guests;
 mod process;
 mod socket;

@@ -251,6 +251,25 @@ fn a_disk_can_be_named_by_its_descriptor() {
 }
 
 #[test]
+fn disk_in_another_format_is_named_and_served() {
+    if no_kvm() {
+        return;
+    }
+    let image = spinning();
+    let disk = ImageFile::new(&[&b"QFI\xfb"[..], &[0; 1020]].concat());
+    let mut child = start(vmm(&image).arg("--disk").arg(&disk.0));
+    signal(&child, libc::SIGTERM);
+    await_end(&mut child);
+    let path = disk.0.display();
+    let wanted = format!(
+        "trapline-vmm: disk {path}: qcow2 image is served as raw\n\
+         help: qemu-img convert -O raw {path} {path}.raw\n\
+         trapline-vmm: stopped by signal 15\n"
+    );
+    assert_eq!(errors(&mut child), wanted);
+}
+
+#[test]
 fn closed_standard_descriptors_become_null() {
     if no_kvm() {
         return;

@@ -2,6 +2,8 @@
 
 use crate::common::{await_end, signal, vmm, ImageFile, SPIN, SPIN_POLLS};
 use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::thread;
@@ -9,12 +11,19 @@ use std::time::{Duration, Instant};
 use trapline_abi::platform::{DEBUG_CONSOLE, EXIT, EXIT_DONE};
 use trapline_monitor::boot::test_image::TestImage;
 
+fn to_port(port: u16) -> Vec<u8> {
+    [&[0x66, 0xba], &port.to_le_bytes()[..]].concat() // mov dx, port
+}
+
+fn say(text: &str) -> Vec<u8> {
+    let out = text.bytes().flat_map(|byte| [0xb0, byte, 0xee]); // mov al, byte; out dx, al
+    to_port(DEBUG_CONSOLE).into_iter().chain(out).collect()
+}
+
 /// Writes a character, then `value` to the exit port.
 fn say_and_leave(value: u32) -> Vec<u8> {
-    let port = |port: u16| [&[0x66, 0xba], &port.to_le_bytes()[..]].concat(); // mov dx, port
-    let say = [&port(DEBUG_CONSOLE)[..], &[0xb0, b'x', 0xee]].concat(); // mov al, 'x'; out dx, al
     let set = [&[0xb8], &value.to_le_bytes()[..]].concat(); // mov eax, value
-    [say, port(EXIT), set, vec![0xef]].concat() // out dx, eax
+    [say("x"), to_port(EXIT), set, vec![0xef]].concat() // out dx, eax
 }
 
 fn process(image: &ImageFile) -> Command {
@@ -148,6 +157,45 @@ fn signal_stops_a_spinning_guest() {
         assert_eq!(await_end(&mut child).code(), Some(128 + libc::SIGTERM));
         guest.into_iter().for_each(await_death);
     }
+}
+
+/// An image waits for its reader: records are not lost.
+#[test]
+fn late_reader_receives_all_output() {
+    const LENGTH: u32 = 200_000;
+    let burst = [
+        &to_port(DEBUG_CONSOLE)[..],
+        &[0xb9],
+        &LENGTH.to_le_bytes(),                       // mov ecx, LENGTH
+        &[0xb0, b'x', 0xee, 0xff, 0xc9, 0x75, 0xfb], // mov al, 'x'; out dx, al; dec ecx; jnz to the out
+    ]
+    .concat();
+    let code = [burst, say_and_leave(EXIT_DONE)].concat();
+    let image = ImageFile::new(&TestImage::direct(&code).bytes());
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let mut child = process(&image).stdout(writer).spawn().unwrap();
+    thread::sleep(Duration::from_secs(1));
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes.len(), LENGTH as usize + 1);
+    assert_eq!(await_end(&mut child).code(), Some(0));
+}
+
+/// The last line has no end, so that it is written when the VM ends.
+#[test]
+fn signal_stops_a_guest_whose_output_is_not_read() {
+    let code = [&say("half a line")[..], &SPIN].concat();
+    let image = ImageFile::new(&TestImage::direct(&code).bytes());
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    // SAFETY: takes numbers only.
+    let size = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_GETPIPE_SZ) };
+    writer.write_all(&vec![b'x'; size as usize]).unwrap();
+    let mut child = process(&image).stdout(writer).spawn().unwrap();
+    await_guest(child.id(), 1);
+    // The handler is installed, and the guest runs, after the process has been started.
+    thread::sleep(Duration::from_millis(500));
+    signal(&child, libc::SIGTERM);
+    assert_eq!(await_end(&mut child).code(), Some(128 + libc::SIGTERM));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The socket of a machine, from outside: what is answered, and who is shut out. The kernel
 //! is a few bytes that never end, so that this runs wherever there is a KVM.
 
-use crate::common::{await_end, no_kvm, signal, ImageFile, SPIN};
+use crate::common::{await_end, no_kvm, signal, ImageFile, SPIN, SPIN_POLLS};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -46,6 +46,7 @@ impl Machine {
             let ended = self.child.try_wait().unwrap();
             assert_eq!(ended, None, "it ended before it listened");
         };
+        stream.set_read_timeout(Some(SPIN_POLLS)).unwrap();
         let mut peer = Peer(BufReader::new(stream));
         assert_eq!(peer.hear(), r#"{"trapline-vmm":"api","version":1}"#);
         peer
@@ -131,6 +132,24 @@ fn misbehaving_clients_are_disconnected() {
     assert_eq!(second.status.code(), Some(2), "{output}");
     assert!(output.contains("in use by another process"), "{output}");
     assert!(other.ask("statistics").contains("running"));
+}
+
+#[test]
+fn idle_clients_keep_nobody_out() {
+    if no_kvm() {
+        return;
+    }
+    let mut machine = Machine::start();
+    let mut clients: Vec<_> = (0..4).map(|_| machine.connect()).collect();
+    // The first is no longer the one that was idle longest.
+    assert!(clients[0].ask("statistics").contains("running"));
+    let mut fifth = machine.connect();
+    assert!(fifth.ask("statistics").contains("running"));
+    assert!(clients[0].ask("statistics").contains("running"));
+    assert!(clients[1].hear().contains("more clients than the limit"));
+    assert_eq!(clients[1].hear(), "");
+    assert_eq!(fifth.ask("stop"), "");
+    assert_eq!(await_end(&mut machine.child).code(), Some(39));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Opening and locking a disk's file.
 
 use super::DiskConfig;
+use crate::stop::print_error;
 use std::fs::{File, Metadata};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,6 +55,9 @@ impl DiskFile {
         let mut cached = open(wanted, 0)?;
         let metadata = cached.metadata()?;
         lock(&cached, wanted.read_only)?;
+        if let Some(warning) = format_warning(&wanted.path, &cached) {
+            print_error(&warning);
+        }
         let length = cached.seek(SeekFrom::End(0))?;
         if length == 0 || !length.is_multiple_of(SECTOR) {
             return Err(DiskError::Length(length));
@@ -77,6 +81,26 @@ impl DiskFile {
             alignment,
         })
     }
+}
+
+/// Returns a warning if the file begins like an image of QEMU, VMware or Hyper-V. It is no error, because the guest of a raw
+/// disk may write such bytes.
+pub fn format_warning(path: &Path, file: &File) -> Option<String> {
+    const FORMATS: [(&[u8], &str); 4] = [
+        (b"QFI\xfb", "qcow2"),
+        (b"KDMV", "vmdk"),
+        (b"# Disk DescriptorFile", "vmdk"),
+        (b"vhdxfile", "vhdx"),
+    ];
+    let mut start = [0; SECTOR as usize];
+    let length = file.read_at(&mut start, 0).ok()?;
+    let start = &start[..length];
+    let (_, format) = FORMATS.iter().find(|(magic, _)| start.starts_with(magic))?;
+    let path = path.display();
+    Some(format!(
+        "disk {path}: {format} image is served as raw\n\
+         help: qemu-img convert -O raw {path} {path}.raw"
+    ))
 }
 
 /// Opens a regular file or block device. Opening a FIFO does not block.

@@ -93,7 +93,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self) {
+    fn work(&self) -> ! {
         loop {
             let (tag, mut job) = self.next();
             let status = job.run(&self.file);

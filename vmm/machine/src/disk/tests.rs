@@ -388,6 +388,38 @@ fn disk_errors_name_the_remedy() {
 }
 
 #[test]
+fn disks_in_other_formats_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("d");
+    let warning = |start: &[u8]| {
+        fs::write(&path, start).unwrap();
+        let warning = file::format_warning(&path, &File::open(&path).unwrap());
+        warning.map(|text| text.replace(&directory.path().display().to_string(), "DIR"))
+    };
+    let warnings = [
+        &b"QFI\xfb\0\0"[..],
+        b"KDMV\x01",
+        b"# Disk DescriptorFile\nversion=1",
+        b"vhdxfile",
+    ]
+    .map(|start| warning(start).unwrap())
+    .join("\n");
+    expect![[r#"
+        disk DIR/d: qcow2 image is served as raw
+        help: qemu-img convert -O raw DIR/d DIR/d.raw
+        disk DIR/d: vmdk image is served as raw
+        help: qemu-img convert -O raw DIR/d DIR/d.raw
+        disk DIR/d: vmdk image is served as raw
+        help: qemu-img convert -O raw DIR/d DIR/d.raw
+        disk DIR/d: vhdx image is served as raw
+        help: qemu-img convert -O raw DIR/d DIR/d.raw"#]]
+    .assert_eq(&warnings);
+    for start in [&b""[..], b"QFI", b"\xeb\x63\x90", b"# Disk"] {
+        assert_eq!(warning(start), None);
+    }
+}
+
+#[test]
 fn direct_writes_are_visible_through_the_cache() {
     let directory = tempfile::tempdir().unwrap();
     for wanted in ways(directory.path()).filter(|wanted| wanted.direct) {

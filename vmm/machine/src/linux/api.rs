@@ -1,7 +1,7 @@
 //! Control socket (docs/boot.md): one command per line, one line of JSON per answer.
 //!
-//! The number of clients and the length of a line are bounded. A client that does not read its answers is
-//! disconnected.
+//! The number of clients and the length of a line are bounded. A client that does not read its answers is disconnected, and
+//! so is the one that was idle longest when another connects.
 
 use super::{statistics, Common};
 use crate::{Failure, StopReason};
@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::Instant;
 
 /// Greeting with the protocol version.
 const GREETING: &str = "{\"trapline-vmm\":\"api\",\"version\":1}";
@@ -29,6 +30,8 @@ pub struct Api {
 struct Peer {
     stream: File,
     line: Vec<u8>,
+    /// Time of its last bytes, or of its connection.
+    active: Instant,
 }
 
 impl Api {
@@ -57,20 +60,28 @@ impl Api {
 
     /// Returns the descriptors to poll before [`Self::serve`].
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let listener = (self.peers.len() < MAX).then(|| self.listener.as_fd());
         let peers = self.peers.iter().map(|peer| peer.stream.as_fd());
-        listener.into_iter().chain(peers)
+        std::iter::once(self.listener.as_fd()).chain(peers)
     }
 
-    /// Accepts clients and answers commands.
+    /// Answers commands, then accepts a client.
     pub(super) fn serve(&mut self, common: &Common) {
-        while self.peers.len() < MAX {
-            match accept(&self.listener) {
-                Some(peer) => self.peers.extend(peer),
-                None => break,
-            }
-        }
         self.peers.retain_mut(|peer| peer.serve(common));
+        if let Some(peer) = accept(&self.listener) {
+            if self.peers.len() == MAX {
+                self.evict();
+            }
+            self.peers.push(peer);
+        }
+    }
+
+    /// Disconnects the client that has been idle longest.
+    fn evict(&mut self) {
+        let numbers = 0..self.peers.len();
+        if let Some(number) = numbers.min_by_key(|number| self.peers[*number].active) {
+            let mut peer = self.peers.swap_remove(number);
+            peer.say(&refusal("disconnected: more clients than the limit"));
+        }
     }
 }
 
@@ -89,8 +100,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Accepts a client; `Some(None)` if it has already disconnected.
-fn accept(listener: &UnixListener) -> Option<Option<Peer>> {
+/// Accepts a client, if one waits and has not already disconnected.
+fn accept(listener: &UnixListener) -> Option<Peer> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: the address is not requested, so no memory is written.
     let fd = unsafe {
@@ -108,8 +119,9 @@ fn accept(listener: &UnixListener) -> Option<Option<Peer>> {
         // SAFETY: the descriptor is new and owned by nothing else.
         stream: unsafe { File::from_raw_fd(fd) },
         line: Vec::with_capacity(LONGEST),
+        active: Instant::now(),
     };
-    Some(peer.say(GREETING).then_some(peer))
+    peer.say(GREETING).then_some(peer)
 }
 
 impl Peer {
@@ -118,7 +130,10 @@ impl Peer {
         let mut bytes = [0; LONGEST];
         match self.stream.read(&mut bytes) {
             Ok(0) => false,
-            Ok(count) => bytes[..count].iter().all(|byte| self.take(*byte, common)),
+            Ok(count) => {
+                self.active = Instant::now();
+                bytes[..count].iter().all(|byte| self.take(*byte, common))
+            }
             Err(why) => matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         }
     }
@@ -147,7 +162,7 @@ fn answer(command: &str, common: &Common) -> String {
     const OK: &str = "{\"ok\":true}";
     match command {
         "pause" if common.gate.close() => OK.to_owned(),
-        "pause" => refusal("a vCPU is blocked by console output"),
+        "pause" => refusal("a vCPU has not paused in time"),
         "resume" => {
             common.gate.open();
             OK.to_owned()

@@ -41,9 +41,9 @@ impl InputTarget {
 ///
 /// # Errors
 /// The thread cannot be created.
-pub fn start(common: Arc<Common>, api: Option<Api>, sandbox: bool) -> Result<(), Failure> {
+pub fn start(common: Arc<Common>, mut api: Option<Api>, sandbox: bool) -> Result<(), Failure> {
     threads::spawn("control", Role::Control, sandbox, move || {
-        Control::new(&common, api).run();
+        Control::new(&common, api.take()).run()
     })
 }
 
@@ -67,7 +67,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    fn run(mut self) {
+    fn run(mut self) -> ! {
         let mut more = false;
         loop {
             let typed = self.wait(more);

@@ -1,8 +1,8 @@
 //! A VM with a Linux kernel and several vCPUs.
 //!
 //! Each vCPU has a thread; vCPU 0 uses the main thread. Port devices share one lock, each virtio device has its own
-//! ([`slots`]), and notifications bypass both. The control thread does slow work ([`control`]). The vCPU that stops the VM
-//! ends the process.
+//! ([`slots`]), and notifications bypass both. The control thread does slow work ([`control`]). No thread but that of the
+//! console's queue waits for the reader of output. The vCPU that stops the VM ends the process.
 
 mod api;
 mod control;
@@ -14,17 +14,19 @@ use self::api::Api;
 use self::control::InputTarget;
 use self::pause::PauseGate;
 use self::slots::Slots;
-use crate::console::Console;
+use crate::console::{Console, OutputQueue};
 use crate::events::Events;
 use crate::file::MappedFile;
 use crate::input::InputBuffer;
 use crate::shell::{Host, Input};
 use crate::usage::MemoryUsage;
-use crate::{privileges, sandbox, threads, Failure, StopReason, VmConfig};
+use crate::{privileges, sandbox, signals, threads, Failure, StopReason, VmConfig};
 use std::convert::Infallible;
 use std::ops::DerefMut;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use trapline_abi::platform::COM1;
 use trapline_abi::{stamp, Stage};
 use trapline_interface::{
@@ -112,6 +114,8 @@ fn assemble<H: Hypervisor>(
 /// State shared by all threads.
 pub struct Common {
     devices: Mutex<Devices<Host>>,
+    /// Queues of the console.
+    output: Vec<OutputQueue>,
     slots: Slots,
     input: Arc<InputBuffer>,
     input_target: InputTarget,
@@ -123,6 +127,8 @@ pub struct Common {
     assembled: Barrier,
     settings: VmConfig,
     report: Mutex<Report>,
+    /// The guest has ended, and its output is being written.
+    ending: AtomicBool,
     end: End,
 }
 
@@ -171,12 +177,9 @@ where
         ..Host::new(console(&first)?)
     };
     let common = Arc::new(Common {
+        output: host.console.queues().cloned().collect(),
         devices: Mutex::new(Devices {
-            io: IoBus::new(IoBusConfig {
-                power: true,
-                flow_control: true,
-                ..IoBusConfig::default()
-            }),
+            io: ports(),
             shell: host,
             memory: ready.memory,
             interrupts: None,
@@ -194,6 +197,7 @@ where
         exits: (0..ready.cpus).map(|_| ExitCounters::default()).collect(),
         assembled: Barrier::new(ready.cpus as usize),
         settings: settings.clone(),
+        ending: AtomicBool::new(false),
         end,
     });
     common.gate.register(0, first.kicker());
@@ -206,12 +210,21 @@ where
         start_another(&vm, &common, VcpuId(number))?;
     }
     common.assembled.wait();
-    sandbox::enter_vcpu_filter(settings.role(), settings.sandbox)?;
+    sandbox::enter(settings.role(), settings.sandbox)?;
     let mut report = lock(&common.report);
     report.events.stage(Stage::VmmEntry, stamp!(VmmEntry));
     report.events.flush();
     drop(report);
     common.run(first, VcpuId(0))
+}
+
+/// Returns the port devices of a Linux.
+fn ports() -> IoBus {
+    IoBus::new(IoBusConfig {
+        power: true,
+        flow_control: true,
+        ..IoBusConfig::default()
+    })
 }
 
 /// Starts the thread of another vCPU, which waits for SIPI.
@@ -229,7 +242,7 @@ fn start_another<M: Vm + Send + Sync + 'static>(
         }
         common.assembled.wait();
         let settings = &common.settings;
-        let confined = sandbox::enter_vcpu_filter(settings.role(), settings.sandbox);
+        let confined = sandbox::enter(settings.role(), settings.sandbox);
         match confined.and_then(|()| Ok(created?)) {
             Ok(vcpu) => common.run(vcpu, number),
             Err(failure) => common.end(Err(failure)),
@@ -247,8 +260,17 @@ impl Common {
         lock(&self.devices)
     }
 
-    /// Ends the process.
+    /// Ends the process, after the guest's output was written. No lock is held meanwhile, so that a stop request is served.
     fn end(&self, result: Result<StopReason, Failure>) -> ! {
+        let is_requested = matches!(result, Ok(StopReason::UserRequest | StopReason::Signal(_)));
+        // The first end counts, or a request meanwhile.
+        while self.ending.swap(true, Ordering::Relaxed) && !is_requested {
+            thread::park();
+        }
+        self.devices().shell.console.flush();
+        for queue in &self.output {
+            queue.drain(|| is_requested || signals::stop_signal().is_some());
+        }
         (self.end)(self, &mut self.devices(), &mut lock(&self.report), result)
     }
 

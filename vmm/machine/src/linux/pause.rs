@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use trapline_interface::Kicker;
 
-/// Time limit for a vCPU to pause, longer than a write to a console that is read.
+/// Time limit for a vCPU to pause, which the host may delay.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Interval of checks for a stop signal while paused.

@@ -181,14 +181,14 @@ impl Slots {
                 let (card, backend) = external::connect(source, spec, memory)?;
                 let slot = add(&mut self.bus, vm, memory, card)?;
                 self.cards.push(Arc::clone(&slot).into());
-                let link = external::Link::new(backend, &slot, memory, spec.pairs)?;
+                let mut link = external::Link::new(backend, &slot, memory, spec.pairs)?;
                 Ok(Worker {
                     name,
                     role: match spec.is_of_process() {
                         true => Role::NetExternal,
                         false => Role::NetKernel,
                     },
-                    work: Box::new(move || external::serve(&slot, link)),
+                    work: Box::new(move || external::serve(&slot, &mut link)),
                 })
             }
         }

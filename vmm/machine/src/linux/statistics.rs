@@ -13,12 +13,14 @@ pub fn line(common: &Common) -> String {
         true => "paused",
         false => "running",
     };
-    let unclaimed = common.devices().io.unclaimed();
+    let devices = common.devices();
+    let (unclaimed, dropped) = (devices.io.unclaimed(), devices.shell.console.dropped());
+    drop(devices);
     format!(
         "{{\"ok\":true,\"state\":\"{state}\",\"vcpus\":[{}],\"devices\":[{}],\
-         \"threads\":[{}],\"unclaimed\":{unclaimed}}}",
+         \"threads\":[{}],\"unclaimed\":{unclaimed},\"console_dropped\":{dropped}}}",
         vcpus(common),
-        devices(common),
+        slots(common),
         times(),
     )
 }
@@ -34,7 +36,7 @@ fn vcpus(common: &Common) -> String {
     }))
 }
 
-fn devices(common: &Common) -> String {
+fn slots(common: &Common) -> String {
     let slots = &common.slots;
     joined(
         slots

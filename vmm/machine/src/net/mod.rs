@@ -82,7 +82,7 @@ impl Device for Card {
 }
 
 /// Serves the card in `slot` until the process ends.
-pub fn serve(slot: &Slot<Card>, tap: &Tap) {
+pub fn serve(slot: &Slot<Card>, tap: &Tap) -> ! {
     let mut port = tap.port(slot.memory(), &slot.counters);
     let (mut more, mut has_room) = (false, false);
     loop {

@@ -123,8 +123,9 @@ pub const LIMITS: [Limit; 6] = [
 /// `SIGRTMIN` of the C library, which reserves the first two real-time signals.
 const RECALL: libc::c_int = 34;
 
-pub const TICKER: [libc::c_long; 8] = [
+pub const TICKER: [libc::c_long; 9] = [
     libc::SYS_write, // messages
+    libc::SYS_poll,  // messages
     libc::SYS_ioctl, // interrupts of KVM
     libc::SYS_futex, // commands
     libc::SYS_restart_syscall,
@@ -134,18 +135,19 @@ pub const TICKER: [libc::c_long; 8] = [
     libc::SYS_tgkill, // interrupts of a process
 ];
 
-pub const SERIAL_LINE: [libc::c_long; 7] = [
+pub const CONSOLE_WRITER: [libc::c_long; 7] = [
     libc::SYS_write,
     libc::SYS_poll,  // output
-    libc::SYS_futex, // bytes to send
+    libc::SYS_futex, // bytes to write
     libc::SYS_restart_syscall,
     libc::SYS_clock_gettime, // without vDSO
     libc::SYS_clock_nanosleep,
     libc::SYS_exit_group,
 ];
 
-pub const DISK_RING: [libc::c_long; 7] = [
+pub const DISK_RING: [libc::c_long; 8] = [
     libc::SYS_write, // interrupts, messages
+    libc::SYS_poll,  // messages
     libc::SYS_brk,   // small allocations
     libc::SYS_futex, // locks shared with vCPUs
     libc::SYS_restart_syscall,
@@ -168,7 +170,7 @@ pub const DISK_POOL: [libc::c_long; 8] = [
 /// Calls for the interrupt of an image's device, which is no eventfd: that of KVM, and of a process.
 const LOCAL_INTERRUPT: [libc::c_long; 2] = [libc::SYS_ioctl, libc::SYS_tgkill];
 
-pub const IMAGE_DISK_RING: [libc::c_long; 9] = union(&DISK_RING, &LOCAL_INTERRUPT);
+pub const IMAGE_DISK_RING: [libc::c_long; 10] = union(&DISK_RING, &LOCAL_INTERRUPT);
 pub const IMAGE_DISK_POOL: [libc::c_long; 10] = union(&DISK_POOL, &LOCAL_INTERRUPT);
 
 /// Calls of the entropy device.
@@ -176,8 +178,9 @@ const RANDOM: [libc::c_long; 1] = [libc::SYS_getrandom];
 
 pub const IMAGE_ENTROPY: [libc::c_long; 11] = union(&IMAGE_DISK_POOL, &RANDOM);
 
-pub const DISK_WORKER: [libc::c_long; 10] = [
+pub const DISK_WORKER: [libc::c_long; 11] = [
     libc::SYS_write, // the disk's doorbell, messages
+    libc::SYS_poll,  // messages
     libc::SYS_brk,
     libc::SYS_fdatasync,
     libc::SYS_futex,

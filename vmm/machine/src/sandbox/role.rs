@@ -17,8 +17,8 @@ pub enum Role {
     Process,
     /// The timer device.
     Ticker,
-    /// The serial line.
-    SerialLine,
+    /// Writer of queued console output.
+    ConsoleWriter,
     /// Console, entropy and control socket.
     Control,
     /// A disk with io_uring.

@@ -1,4 +1,7 @@
 use super::*;
+use crate::threads;
+use std::process::Command;
+use std::time::Duration;
 
 /// Evaluates the program for one call.
 fn verdict(filter: &Filter, architecture: u32, number: u32, arguments: [u32; 6]) -> u32 {
@@ -48,34 +51,36 @@ fn fitting(number: u32) -> [u32; 6] {
     arguments
 }
 
+/// Each role and its calls.
+const LISTS: [(Role, &[libc::c_long]); 22] = [
+    (Role::Vcpu, &VCPU),
+    (Role::VcpuWithTimer, &VCPU_WITH_TIMER),
+    (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
+    (Role::VcpuWithMemory, &VCPU_WITH_MEMORY),
+    (Role::VcpuWithBoth, &VCPU_WITH_BOTH),
+    (Role::Process, &PROCESS),
+    (Role::Ticker, &TICKER),
+    (Role::ConsoleWriter, &CONSOLE_WRITER),
+    (Role::Control, &CONTROL),
+    (Role::DiskRing, &DISK_RING),
+    (Role::DiskPool, &DISK_POOL),
+    (Role::ImageDiskRing, &IMAGE_DISK_RING),
+    (Role::ImageDiskPool, &IMAGE_DISK_POOL),
+    (Role::ImageEntropy, &IMAGE_ENTROPY),
+    (Role::DiskWorker, &DISK_WORKER),
+    (Role::Net, &NET),
+    (Role::ImageNet, &IMAGE_NET),
+    (Role::NetKernel, &NET_KERNEL),
+    (Role::NetExternal, &NET_EXTERNAL),
+    (Role::ImageNetExternal, &IMAGE_NET_EXTERNAL),
+    (Role::Vsock, &VSOCK),
+    (Role::VsockIn, &VSOCK_IN),
+];
+
 #[test]
 fn filters_allow_exactly_their_list() {
-    let lists: [(Role, &[libc::c_long]); 22] = [
-        (Role::Vcpu, &VCPU),
-        (Role::VcpuWithTimer, &VCPU_WITH_TIMER),
-        (Role::VcpuWithHelpers, &VCPU_WITH_HELPERS),
-        (Role::VcpuWithMemory, &VCPU_WITH_MEMORY),
-        (Role::VcpuWithBoth, &VCPU_WITH_BOTH),
-        (Role::Process, &PROCESS),
-        (Role::Ticker, &TICKER),
-        (Role::SerialLine, &SERIAL_LINE),
-        (Role::Control, &CONTROL),
-        (Role::DiskRing, &DISK_RING),
-        (Role::DiskPool, &DISK_POOL),
-        (Role::ImageDiskRing, &IMAGE_DISK_RING),
-        (Role::ImageDiskPool, &IMAGE_DISK_POOL),
-        (Role::ImageEntropy, &IMAGE_ENTROPY),
-        (Role::DiskWorker, &DISK_WORKER),
-        (Role::Net, &NET),
-        (Role::ImageNet, &IMAGE_NET),
-        (Role::NetKernel, &NET_KERNEL),
-        (Role::NetExternal, &NET_EXTERNAL),
-        (Role::ImageNetExternal, &IMAGE_NET_EXTERNAL),
-        (Role::Vsock, &VSOCK),
-        (Role::VsockIn, &VSOCK_IN),
-    ];
     let edges = [u32::MAX, 1 << 30, 1 << 31, (1 << 30) + 16];
-    for (role, list) in lists {
+    for (role, list) in LISTS {
         for number in (0..2000).chain(edges) {
             let allowed = allows(role, number.into(), fitting(number));
             let listed = list.contains(&number.into());
@@ -83,6 +88,46 @@ fn filters_allow_exactly_their_list() {
             let elsewhere = verdict(filter_of(role), 0x4000_0003, number, FITTING);
             assert_ne!(elsewhere, libc::SECCOMP_RET_ALLOW);
         }
+    }
+}
+
+/// Selects the role of a process of [`returning_thread_ends_the_process_with_its_message`].
+const RETURNING: &str = "TRAPLINE_TEST_RETURNING";
+
+/// What a thread owns: its drop makes a call that no filter allows.
+struct Owned;
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let _killed = std::fs::read_dir("/");
+    }
+}
+
+#[test]
+fn returning_thread_ends_the_process_with_its_message() {
+    const NAME: &str = "sandbox::tests::returning_thread_ends_the_process_with_its_message";
+    if let Ok(number) = std::env::var(RETURNING) {
+        let (role, _) = LISTS[number.parse::<usize>().unwrap()];
+        let owned = Owned;
+        let work = move || {
+            let _owned = &owned;
+            Failure::ConsoleClosed
+        };
+        threads::spawn("returning", role, true, work).unwrap();
+        std::thread::sleep(Duration::from_secs(60));
+    }
+    for (number, (role, _)) in LISTS.iter().enumerate() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", NAME, "--nocapture", "--test-threads=1"]);
+        let output = command.env(RETURNING, number.to_string()).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(5),
+            "{role:?}: {} {errors}",
+            output.status
+        );
+        assert_eq!(errors, "trapline-vmm: guest console closed\n", "{role:?}");
     }
 }
 

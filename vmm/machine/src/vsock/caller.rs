@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 /// Length of the longest request, `CONNECT 4294967295\n`.
 const LONGEST: usize = 19;
@@ -23,6 +24,7 @@ pub struct Caller {
     stream: UnixStream,
     line: [u8; LONGEST],
     length: usize,
+    connected: Instant,
 }
 
 impl AsRawFd for Caller {
@@ -38,7 +40,13 @@ impl Caller {
             stream,
             line: [0; LONGEST],
             length: 0,
+            connected: Instant::now(),
         }
+    }
+
+    /// Returns the time since it was accepted.
+    pub fn age(&self) -> Duration {
+        self.connected.elapsed()
     }
 
     /// Returns the stream, positioned behind the request.

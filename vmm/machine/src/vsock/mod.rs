@@ -24,10 +24,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::Duration;
 use trapline_monitor::virtio::vsock::{Interest, Vsock, MAX};
 
-/// Limit of programs that have connected without a request; the oldest is dropped first.
+/// Limit of programs that have connected without a request. Others wait in the listen queue.
 const MAX_CALLERS: usize = 16;
+
+/// Time after which a program without a request is dropped if another waits.
+const CALLER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The listening socket.
 pub struct Listening {
@@ -82,7 +86,7 @@ fn clear(path: &Path) -> Result<(), &'static str> {
 }
 
 /// Serves the device in `slot` until the process ends.
-pub fn serve(slot: &Slot<Vsock>, listening: &Listening) {
+pub fn serve(slot: &Slot<Vsock>, listening: &Listening) -> ! {
     let mut server = Server {
         slot,
         listening,
@@ -114,6 +118,7 @@ pub fn serve(slot: &Slot<Vsock>, listening: &Listening) {
 struct Server<'a> {
     slot: &'a Slot<Vsock>,
     listening: &'a Listening,
+    /// Callers, the oldest first.
     callers: Vec<Caller>,
     host_streams: HostStreams<'a>,
     /// Events awaited by connections, in the order of the last requests.
@@ -130,7 +135,13 @@ impl Server<'_> {
     fn wait(&mut self, more: bool) {
         self.requests.clear();
         self.ask(self.slot.bell().as_raw_fd(), libc::POLLIN);
-        self.ask(self.listening.listener.as_raw_fd(), libc::POLLIN);
+        let left = self.time_until_room();
+        // `poll` ignores negative descriptors.
+        let listener = match left {
+            None => self.listening.listener.as_raw_fd(),
+            Some(_) => -1,
+        };
+        self.ask(listener, libc::POLLIN);
         for number in 0..self.callers.len() {
             self.ask(self.callers[number].as_raw_fd(), libc::POLLIN);
         }
@@ -148,7 +159,11 @@ impl Server<'_> {
             self.ask(fd.unwrap_or(-1), events);
         }
         let (first, count) = (self.requests.as_mut_ptr(), self.requests.len());
-        let timeout = if more { 0 } else { -1 };
+        let timeout = match left {
+            _ if more => 0,
+            None => -1,
+            Some(left) => left.as_millis() as libc::c_int + 1,
+        };
         // SAFETY: the vector has the length that is passed.
         let answered = unsafe { libc::poll(first, count as libc::nfds_t, timeout) };
         if answered <= 0 {
@@ -174,13 +189,13 @@ impl Server<'_> {
 
     /// Reads requests of callers, and connects or drops them.
     fn read_requests(&mut self) {
-        // Backwards, so that `swap_remove` keeps the remaining numbers.
+        // Backwards, so that the remaining ones keep their numbers.
         for number in (0..self.callers.len()).rev() {
             match self.callers[number].read_request() {
                 CallerRequest::Incomplete => {}
-                CallerRequest::Malformed => drop(self.callers.swap_remove(number)),
+                CallerRequest::Malformed => drop(self.callers.remove(number)),
                 CallerRequest::Connect(port) => {
-                    let caller = self.callers.swap_remove(number);
+                    let caller = self.callers.remove(number);
                     if let Some(key) = self.slot.with(|vsock| vsock.open(port)) {
                         self.host_streams.add(key, caller.into_stream());
                     }
@@ -193,7 +208,7 @@ impl Server<'_> {
         if !self.is_ready(LISTENER) {
             return;
         }
-        for _ in 0..MAX_CALLERS {
+        while self.time_until_room().is_none() {
             let Some(stream) = self.listening.accept() else {
                 return;
             };
@@ -202,6 +217,13 @@ impl Server<'_> {
             }
             self.callers.push(Caller::new(stream));
         }
+    }
+
+    /// Returns the time until the oldest caller may be dropped for another, if there is no room before.
+    fn time_until_room(&self) -> Option<Duration> {
+        let oldest = self.callers.first()?;
+        let left = CALLER_PATIENCE.saturating_sub(oldest.age());
+        (self.callers.len() == MAX_CALLERS && !left.is_zero()).then_some(left)
     }
 
     /// Reports ready connections to the device.

@@ -194,6 +194,36 @@ fn host_connects_to_guest() {
     assert_eq!((counts.read, counts.written), (10, 10));
 }
 
+/// The others are served when the first ones have sent their requests, and silent ones make room.
+#[test]
+fn callers_beyond_the_limit_wait() {
+    if !in_separate_process(&[], "vsock::tests::callers_beyond_the_limit_wait") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let vm = vm();
+    let slot = slot(&vm);
+    let mut guest = Guest::of(&slot, directory.path(), ",in");
+    let connect = |_| UnixStream::connect(&guest.path).unwrap();
+    let mut callers: Vec<_> = (0..3 * MAX_CALLERS).map(connect).collect();
+    for (number, caller) in callers.iter_mut().enumerate() {
+        let request = format!("CONNECT {number}\n");
+        caller.write_all(request.as_bytes()).unwrap();
+        let asked = guest.hear();
+        assert_eq!((asked.operation, asked.own), (REQUEST, number as u32));
+        guest.say(RESPONSE, (asked.own, asked.host), 0, &[]);
+        let answer = format!("OK {}\n", asked.host);
+        assert_eq!(read(caller, answer.len()), answer.as_bytes());
+    }
+    let mut silent: Vec<_> = (0..MAX_CALLERS)
+        .map(|_| UnixStream::connect(&guest.path).unwrap())
+        .collect();
+    let mut last = UnixStream::connect(&guest.path).unwrap();
+    last.write_all(b"CONNECT 7\n").unwrap();
+    assert_eq!(guest.hear().own, 7);
+    assert!(has_ended(&mut silent[0]));
+}
+
 #[test]
 fn guest_connects_to_host() {
     if !in_separate_process(&[], "vsock::tests::guest_connects_to_host") {

@@ -236,16 +236,16 @@ fn connect_kernel(
 }
 
 /// Serves the card in `slot` until this process ends.
-pub fn serve(slot: &Slot<ExternalCard>, mut link: Link) {
+pub fn serve(slot: &Slot<ExternalCard>, link: &mut Link) -> ! {
     loop {
-        wait(slot, &link);
+        wait(slot, link);
         slot.take_notification();
         if link.take_interrupt() {
             slot.interrupt();
         }
-        check(slot, &mut link);
-        slot.with(|card| card.stop(&mut link));
-        slot.serve(|card, rings, memory| card.serve(rings, memory, &mut link));
+        check(slot, link);
+        slot.with(|card| card.stop(link));
+        slot.serve(|card, rings, memory| card.serve(rings, memory, link));
     }
 }
 
