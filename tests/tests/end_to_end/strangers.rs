@@ -59,10 +59,10 @@ fn assert_clean(result: &CommandOutput, about: &str) {
     }
 }
 
-fn measured() -> Outcome {
+fn measured(replicate: u32) -> Outcome {
     let sample = |number: u64| Sample {
         start: number * 1_000_000,
-        end: number * 1_000_000 + 40_000 + number,
+        end: number * 1_000_000 + 40_000 + number + u64::from(replicate),
         count: 100,
         host_ns: Some(number * 2_000_000),
     };
@@ -97,7 +97,7 @@ fn store(place: &Place) -> PathBuf {
             let outcomes = [
                 (Op::Getpid, Outcome::Skipped("no device".to_owned())),
                 (Op::Yield, Outcome::Failed("no answer".to_owned())),
-                (Op::PortOut, measured()),
+                (Op::PortOut, measured(replicate)),
             ];
             let mut boot = testing::boot(EnvironmentId::KVM, replicate, outcomes);
             boot.facts.insert("vmm".to_owned(), "a program".to_owned());
