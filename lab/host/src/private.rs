@@ -5,7 +5,6 @@
 
 use crate::Error;
 use std::fs::{self, DirBuilder, Metadata};
-use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -50,11 +49,11 @@ pub fn user_directory(variable: &str, folder: &str) -> Result<(PathBuf, Origin),
     Ok((base.join("trapline"), origin))
 }
 
-/// Checks that no other user can change a file or directory. One that does not exist passes.
+/// Checks that no other user can change a file or directory. One that does not exist, or cannot be examined and thus not be
+/// opened, passes.
 ///
 /// # Errors
-/// Another user owns it, and `origin` does not permit that; the group or everybody can write it; or it cannot be
-/// examined.
+/// Another user owns it, and `origin` does not permit that; or the group or everybody can write it.
 pub fn check(path: &Path, origin: Origin) -> Result<(), Error> {
     let is_free = match origin {
         Origin::Option => true,
@@ -63,9 +62,8 @@ pub fn check(path: &Path, origin: Origin) -> Result<(), Error> {
     };
     // The link itself, if it is one, and its target.
     for about in [fs::symlink_metadata(path), fs::metadata(path)] {
-        let about = match about {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            about => about.map_err(Error::file(path))?,
+        let Ok(about) = about else {
+            return Ok(());
         };
         if !is_free && !is_ours(about.uid()) {
             return Err(foreign(path, about.uid()));
@@ -78,11 +76,14 @@ pub fn check(path: &Path, origin: Origin) -> Result<(), Error> {
 }
 
 /// Checks that no other user can change a store, its directory, or the files that SQLite reads beside it. In a sticky
-/// directory such as /tmp others can add such files, but not replace a store.
+/// directory such as /tmp others can add such files, but not replace a store. What is no regular file is no store, and passes.
 ///
 /// # Errors
 /// See [`check`].
 pub fn check_store(path: &Path, origin: Origin) -> Result<(), Error> {
+    if fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Ok(());
+    }
     let directory = parent(path);
     match fs::metadata(directory) {
         Ok(about) if origin == Origin::Option && about.mode() & STICKY != 0 => {}

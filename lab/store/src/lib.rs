@@ -306,20 +306,25 @@ impl Store {
         &mut self,
         action: impl FnOnce(&mut Connection) -> Result<T, Problem>,
     ) -> Result<T, StoreError> {
-        let done = action(&mut self.connection).and_then(|done| {
-            self.require_file()?;
-            Ok(done)
-        });
+        let mut done = action(&mut self.connection);
+        if self.has_vanished(done.is_ok()) {
+            done = Err(Problem::Vanished);
+        }
         done.map_err(|problem| StoreError::new(&self.path, problem))
     }
 
-    /// Checks that the path still names the open file: SQLite goes on with one that was removed.
-    fn require_file(&mut self) -> Result<(), Problem> {
+    /// Returns whether the path no longer names the open file: SQLite goes on with one that was removed, or calls it
+    /// read-only. `is_used`: the file was read or written, so that it existed.
+    fn has_vanished(&mut self, is_used: bool) -> bool {
         let now = std::fs::metadata(&self.path).ok();
         let now = now.map(|file| (file.dev(), file.ino()));
-        match now {
-            Some(now) if *self.file.get_or_insert(now) == now => Ok(()),
-            _ => Err(Problem::Vanished),
+        match (self.file, now) {
+            (None, None) => is_used,
+            (None, Some(now)) => {
+                self.file = Some(now);
+                false
+            }
+            (before, now) => before != now,
         }
     }
 }
@@ -418,7 +423,10 @@ mod tests {
                 store.runs().map(drop),
                 store.booted(run).map(drop),
             ];
-            assert!(results.iter().all(Result::is_err), "{results:?}");
+            for result in results {
+                let problem = result.unwrap_err().problem;
+                assert!(matches!(problem, Problem::Vanished), "{problem:?}");
+            }
         }
     }
 

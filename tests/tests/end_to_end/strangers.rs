@@ -280,9 +280,8 @@ fn an_invalid_configuration_hinders_only_what_uses_it() {
         "[vmm.good]\ncommand = 'x {image} {cmdline}'\n",
     )
     .expect("write succeeds");
-    let invalid: [&[u8]; 5] = [
+    let invalid: [&[u8]; 4] = [
         b"[vmm.kvm]\ncommand = 'x {image} {cmdline}'\n",
-        b"[vmm.bad]\ncommand = 'x'\n",
         b"\xff\xfe",
         b"not TOML",
         b"[vmm.bad]\nunknown = 1\n",
@@ -426,10 +425,6 @@ fn ctrl_c_while_environments_are_checked_is_130() {
         "check --baseline baseline.json",
         "baseline --env sim --workload basic/getpid",
         "explain sim basic/getpid",
-        "compare sim sim:memory=1G --workload basic/getpid",
-        "block --env sim",
-        "irq --env sim",
-        "floor",
     ] {
         let place = Place::new();
         let started = place.path().join("started");
