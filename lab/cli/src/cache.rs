@@ -6,9 +6,9 @@ use crate::terminal;
 use indicatif::HumanBytes;
 use serde_json::json;
 use std::fmt::Write;
-use std::time::SystemTime;
 use trapline_environments::cache::Entry;
 use trapline_environments::{Cache, EnvError, Settings};
+use trapline_model::time;
 
 /// Lists or prunes the cache.
 ///
@@ -30,9 +30,14 @@ pub fn cache(args: &CacheArgs) -> Result<(), Failure> {
 }
 
 fn failure(error: EnvError) -> Failure {
-    let help = "the cache is the directory trapline in $XDG_CACHE_HOME or ~/.cache: \
-                make it readable and writable";
-    Failure::from(error).help(help)
+    let failure = Failure::from(error);
+    match failure.help {
+        Some(_) => failure,
+        None => failure.help(
+            "the cache is the directory trapline in $XDG_CACHE_HOME or ~/.cache: \
+             make it readable and writable",
+        ),
+    }
 }
 
 fn list(cache: &Cache, format: PlainFormat) -> Result<(), Failure> {
@@ -58,7 +63,7 @@ fn as_json(entry: &Entry) -> serde_json::Value {
         "kind": entry.kind.name(),
         "name": entry.name,
         "bytes": entry.bytes,
-        "used": moment(entry.used),
+        "used": time::date(entry.used),
     })
 }
 
@@ -70,7 +75,7 @@ fn table(entries: &[Entry], width: usize) -> String {
         let room = width.saturating_sub(BEFORE).max(12);
         let name: String = entry.name.chars().take(room).collect();
         let (kind, bytes) = (entry.kind.name(), HumanBytes(entry.bytes).to_string());
-        let used = moment(entry.used);
+        let used = time::date(entry.used);
         format!("{kind:<12} {bytes:>12}  {used}  {name}\n")
     });
     lines.collect()
@@ -86,8 +91,4 @@ fn removal(removed: &[Entry]) -> String {
 
 fn sum(entries: &[Entry]) -> u64 {
     entries.iter().map(|entry| entry.bytes).sum()
-}
-
-fn moment(at: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(at).to_string()
 }

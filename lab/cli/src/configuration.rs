@@ -5,19 +5,23 @@ use crate::failure::Failure;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use trapline_host::files::{read_text, TEXT_LIMIT};
+use trapline_host::private;
 use trapline_model::file::read_configuration;
 
-/// Defines the VMMs of the configuration, if there is one. Definitions of `config.toml` replace those in `vmms`.
-///
-/// # Errors
-/// A file cannot be read, or is invalid; the error names the line.
-pub fn read() -> Result<(), Failure> {
-    let Some(directory) = directory() else {
-        return Ok(());
+/// Defines the VMMs of the configuration, if there is one. Definitions of `config.toml` replace those in `vmms`. Returns a
+/// failure for each file that cannot be read, or is invalid, and names the line: its VMMs are not defined.
+pub fn read() -> Vec<Failure> {
+    let Ok((directory, origin)) = private::user_directory("XDG_CONFIG_HOME", ".config") else {
+        return Vec::new();
     };
+    // It names commands.
+    if let Err(error) = private::check(&directory, origin) {
+        return vec![error.into()];
+    }
     let mut files = definitions(&directory.join("vmms"));
     files.push(directory.join("config.toml"));
-    files.iter().try_for_each(|file| read_file(file))
+    let read = files.iter().map(|file| read_file(file));
+    read.filter_map(Result::err).collect()
 }
 
 fn read_file(path: &Path) -> Result<(), Failure> {
@@ -49,11 +53,4 @@ fn definitions(directory: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = paths.filter(is_toml).collect();
     files.sort();
     files
-}
-
-fn directory() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".config"));
-    let base = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
-    base.map(|base| base.join("trapline"))
 }

@@ -38,7 +38,7 @@ pub fn export(args: &ExportArgs) -> Result<Status, Failure> {
     let written = trapline_export::write(&args.output, &source, args.force, &is_cancelled);
     let written = written.map_err(|error| match &error {
         ExportError::Format(_) | ExportError::Exists(_) => failure(&error).status(Status::Usage),
-        _ => interrupt.explain(failure(&error)),
+        _ => failure(&error),
     })?;
     let (name, samples) = (args.output.display(), written.samples);
     let (number, kib) = (run.info.id, written.bytes.div_ceil(1024));

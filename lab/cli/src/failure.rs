@@ -1,5 +1,6 @@
 //! Prints failures, and converts those of the command line parser.
 
+use crate::terminal::printable;
 use anstyle::{AnsiColor, Style};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::process::ExitCode;
@@ -23,9 +24,10 @@ pub fn exit_code(status: Status) -> ExitCode {
 pub fn print(failure: &Failure) -> Status {
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
     let green = Style::new().fg_color(Some(AnsiColor::Green.into())).bold();
-    anstream::eprintln!("{red}error{red:#}: {}", failure.message);
+    let message = printable(&failure.message);
+    anstream::eprintln!("{red}error{red:#}: {message}");
     if let Some(help) = &failure.help {
-        anstream::eprintln!("  {green}help{green:#}: {help}");
+        anstream::eprintln!("  {green}help{green:#}: {}", printable(help));
     }
     failure.status
 }
@@ -174,6 +176,19 @@ mod tests {
             cache -> a command is missing
               help: see 'trapline --help' and 'trapline COMMAND --help'
         "#]].assert_eq(&texts.concat());
+    }
+
+    #[test]
+    fn the_page_has_every_status() {
+        let page = include_str!("../../../docs/exit-status.md");
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).collect();
+        let statuses = crate::args::pages::PAGES[0].statuses.iter();
+        let expected = statuses.map(|(status, meaning)| format!("| {status} | {meaning} |"));
+        let header = "| status | meaning |".to_owned();
+        assert_eq!(
+            rows,
+            std::iter::once(header).chain(expected).collect::<Vec<_>>()
+        );
     }
 
     #[test]

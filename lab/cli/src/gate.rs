@@ -43,8 +43,17 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
         &context,
     )?;
     let summary = trapline_stats::summarise(&run.observations);
-    require_figures(&summary)?;
+    require_figures(&summary, environments)?;
     let mut baseline = Baseline::new(&summary, operations, env!("CARGO_PKG_VERSION"));
+    let complete = baseline.require_figures();
+    complete.map_err(|error| Failure::new(format!("no baseline: {error}")))?;
+    for (environment, kept) in &baseline.environments {
+        if !kept.skipped.is_empty() {
+            let operations: Vec<_> = kept.skipped.keys().map(String::as_str).collect();
+            let operations = operations.join(", ");
+            context.note(&format!("skipped in {environment}: {operations}"));
+        }
+    }
     if let Some(counters) = &counters {
         let profiler = Profiler {
             context,
@@ -86,9 +95,6 @@ pub fn check(args: &CheckArgs) -> Result<Status, Failure> {
             .push(format!("{note}: {}", failure.one_line()));
     }
     print(&comparison, args.format)?;
-    if let Some(signal) = session.interrupt.signal() {
-        return Ok(Status::Interrupted(signal));
-    }
     let is_undetermined = |failure: Failure| failure.status == Status::Undetermined;
     Ok(match comparison.outcome() {
         _ if explained.is_err_and(is_undetermined) => Status::Undetermined,

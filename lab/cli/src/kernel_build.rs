@@ -51,7 +51,7 @@ fn show(run: &Run, size: Size, format: Format, interrupt: &Interrupt) -> Result<
     let matrix = Matrix::new(size, &run.builds);
     let status = status(&matrix);
     outcome::print_family(&Family::Builds(matrix), format)?;
-    Ok(outcome::interrupted(run, interrupt).unwrap_or(status))
+    Ok(outcome::of_command(run, status, interrupt))
 }
 
 fn status(matrix: &Matrix) -> Status {

@@ -41,26 +41,51 @@ mod terminal;
 use args::{Cli, Command, InspectArgs, PlainFormat};
 use failure::{Failure, Status};
 use std::process::ExitCode;
+use trapline_runner::Interrupt;
 
 fn main() -> ExitCode {
     // Defines environments, which arguments and completions name.
-    let configuration = configuration::read();
+    let invalid = configuration::read();
     completion::answer();
     let status = match Cli::of_process() {
         Ok(cli) => {
             terminal::choose_color(cli.color);
-            let done = configuration.and_then(|()| execute(cli.command));
+            warn(&invalid);
+            let done = or_interrupted(execute(cli.command), Interrupt::received());
             done.unwrap_or_else(|failure| failure::print(&failure))
         }
-        Err(error) => report_usage(&error),
+        Err(error) => report_usage(&error, &invalid),
     };
     failure::exit_code(status)
 }
 
-/// Prints help and version to standard output, and other errors of the parser as failures.
-fn report_usage(error: &clap::Error) -> Status {
+/// Returns the result of a command. After a signal that is its likely cause, whatever the command says.
+fn or_interrupted(done: Result<Status, Failure>, signal: Option<i32>) -> Result<Status, Failure> {
+    match (done, signal) {
+        (Ok(_), Some(signal)) => Ok(Status::Interrupted(signal)),
+        (Err(_), Some(signal)) => Err(Failure::interrupted(signal)),
+        (done, None) => done,
+    }
+}
+
+/// Prints a warning for each invalid file of the configuration: it hinders only the use of its VMMs.
+fn warn(invalid: &[Failure]) {
+    for failure in invalid {
+        terminal::print_error(&format!("warning: {failure}; its VMMs are not defined"));
+        if let Some(help) = &failure.help {
+            terminal::print_error(&format!("help: {help}"));
+        }
+    }
+}
+
+/// Prints help and version to standard output, and other errors of the parser as failures: a VMM may be unknown because a
+/// file of the configuration is invalid.
+fn report_usage(error: &clap::Error, invalid: &[Failure]) -> Status {
     match failure::from_clap(error) {
-        Some(failure) => failure::print(&failure),
+        Some(failure) => {
+            warn(invalid);
+            failure::print(&failure)
+        }
         None => {
             // A closed pipe is not an error.
             let _ = error.print();
@@ -102,8 +127,6 @@ fn print_findings(args: &InspectArgs) -> Result<(), Failure> {
     let findings = doctor::examine();
     match args.format {
         PlainFormat::Json => terminal::print_json(&doctor::to_json(&findings)),
-        PlainFormat::Table => {
-            terminal::print(|mut out| doctor::print(&findings, terminal::width(), &mut out))
-        }
+        PlainFormat::Table => terminal::print_styled(&doctor::text(&findings, terminal::width())),
     }
 }

@@ -64,7 +64,7 @@ fn show(
         false => Status::Failed,
     };
     outcome::print_family(&Family::Packets(rates), format)?;
-    Ok(outcome::interrupted(run, &session.interrupt).unwrap_or(status))
+    Ok(outcome::of_command(run, status, &session.interrupt))
 }
 
 /// Returns the CPU of the ports and that of the forwarder.

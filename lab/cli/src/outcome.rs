@@ -2,13 +2,14 @@
 
 use crate::args::{Format, OutputOptions, StoreOptions};
 use crate::failure::{Failure, Status};
+use crate::recorded_command::quoted;
 use crate::{optimisations, terminal};
 use std::collections::BTreeSet;
 use trapline_model::file::{self, Table};
 use trapline_model::irq::Settings;
-use trapline_model::kernel_build::BuildRequest;
-use trapline_model::packets::PacketRequest;
-use trapline_model::{Config, Observation, Overrides};
+use trapline_model::kernel_build::{BuildOutcome, BuildRequest};
+use trapline_model::packets::{PacketRequest, TrialOutcome};
+use trapline_model::{Config, Observation, Outcome, Overrides};
 use trapline_report::kernel_build::Matrix;
 use trapline_report::packets::Rates;
 use trapline_report::page::Study;
@@ -158,7 +159,13 @@ pub fn print(documents: &[Document], format: Format) -> Result<(), Failure> {
 
 fn print_as(documents: &[Document], format: trapline_report::Format) -> Result<(), Failure> {
     let text = trapline_report::render(documents, format);
-    terminal::print_text(&text.map_err(|error| Failure::from_error(&error))?)
+    let text = text.map_err(|error| Failure::from_error(&error))?;
+    match format {
+        trapline_report::Format::Text(_) | trapline_report::Format::Brief(_) => {
+            terminal::print_styled(&text)
+        }
+        _ => terminal::print_text(&text),
+    }
 }
 
 /// Prints the reports of a run in `format` to standard output.
@@ -202,19 +209,29 @@ pub fn print_run(
 /// Returns the command that prints all of a run.
 fn hint(run: &Run, store: &StoreOptions) -> String {
     let store = store.file.as_ref();
-    let store = store.map_or_else(String::new, |file| format!(" --store {}", file.display()));
+    let store = store.map_or_else(String::new, |file| {
+        format!(" --store {}", quoted(&file.to_string_lossy()))
+    });
     format!(
         "\nEverything: trapline show --run {}{store} --all\n",
         run.info.id
     )
 }
 
-/// Returns the status of a cancelled command, and prints what is stored; `None` if it was not cancelled.
-pub fn interrupted(run: &Run, interrupt: &Interrupt) -> Option<Status> {
-    let signal = interrupt.signal()?;
+/// Returns the status of the command that measured a run whose results have `status`: nothing measured is no success
+/// (docs/exit-status.md). If it was cancelled, prints how much is stored.
+pub fn of_command(run: &Run, status: Status, interrupt: &Interrupt) -> Status {
+    let Some(signal) = interrupt.signal() else {
+        return match status {
+            Status::Done if !has_figures(run) => Status::Unmeasured,
+            status => status,
+        };
+    };
     let (boots, id) = (run.info.boots, run.info.id);
-    anstream::eprintln!("interrupted: {boots} finished boots are stored as run {id}");
-    Some(Status::Interrupted(signal))
+    terminal::print_error(&format!(
+        "interrupted: {boots} finished boots are stored as run {id}"
+    ));
+    Status::Interrupted(signal)
 }
 
 /// Returns what a run of kernel builds or of packets has measured; `None` of other runs.
@@ -255,7 +272,7 @@ pub fn supported_by_family(family: &str, format: Format) -> Result<Format, Failu
 /// # Errors
 /// Output cannot be written.
 pub fn plot(run: &Run) -> Result<(), Failure> {
-    terminal::print_text(&trapline_report::plot(&studies(run), &style()))
+    terminal::print_styled(&trapline_report::plot(&studies(run), &style()))
 }
 
 /// Returns the style of this terminal.
@@ -265,6 +282,15 @@ pub fn style() -> Style {
         colour: terminal::shows_color(),
         unicode: terminal::shows_unicode(),
     }
+}
+
+/// Returns whether any operation, build or trial of a run was measured.
+fn has_figures(run: &Run) -> bool {
+    let mut operations = run.observations.iter().flat_map(|seen| &seen.operations);
+    let (mut builds, mut trials) = (run.builds.iter(), run.trials.iter());
+    operations.any(|operation| matches!(operation.outcome, Outcome::Measured { .. }))
+        || builds.any(|build| matches!(build.outcome, BuildOutcome::Done(_)))
+        || trials.any(|trial| matches!(trial.outcome, TrialOutcome::Done(_)))
 }
 
 /// Returns the status of a command with these reports: the worst one.

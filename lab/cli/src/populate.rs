@@ -3,7 +3,7 @@
 
 use crate::args::{populate_methods, PopulateArgs};
 use crate::session::{open_store, Session};
-use crate::{outcome, run};
+use crate::{outcome, run, terminal};
 use trapline_abi::interrupt::WINDOW;
 use trapline_abi::{Op, OpSet};
 use trapline_model::irq::{Settings, Time};
@@ -111,7 +111,7 @@ fn measure_with_load(
     let status = outcome::status(&measured.summary);
     for (environment, reason) in &measured.skips {
         let loads = &request.irq.conditions.loads;
-        anstream::eprintln!("{environment} with load {loads}: {reason}");
+        terminal::print_error(&format!("{environment} with load {loads}: {reason}"));
     }
     let interrupts = measured.interrupts.into_iter();
     report

@@ -43,11 +43,13 @@ impl Ticker {
             true => ACTIVITY_INTERVAL,
             false => LINE_INTERVAL,
         };
-        let thread = std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().spawn(move || {
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                 let bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
                 match (Activity::current(), terminal::is_watched()) {
-                    (Some(activity), true) => bar.set_message(activity),
+                    (Some(activity), true) => {
+                        bar.set_message(terminal::printable(&activity).into_owned())
+                    }
                     (None, true) => {}
                     (None, false) if !shows_all => {}
                     (activity, false) => {
@@ -57,14 +59,16 @@ impl Ticker {
                             Some(boots) => format!("{}/{boots} boots, ", bar.position()),
                             None => String::new(),
                         };
-                        anstream::eprintln!("{seconds}s{}: {done}{message}", bar.prefix());
+                        let prefix = bar.prefix();
+                        terminal::print_error(&format!("{seconds}s{prefix}: {done}{message}"));
                     }
                 }
             }
         });
         Self {
             stop: Some(stop),
-            thread: Some(thread),
+            // Where no thread can be started, nothing is shown.
+            thread: thread.ok(),
         }
     }
 }
@@ -111,8 +115,9 @@ impl Progress {
         if terminal::is_watched() {
             self.handle(RunEvent::TaskStarted(text));
         } else {
-            anstream::eprintln!("0s: {text}");
-            self.bar().set_message(text.to_owned());
+            terminal::print_error(&format!("0s: {text}"));
+            self.bar()
+                .set_message(terminal::printable(text).into_owned());
         }
         self.ticker = Some(Ticker::start(Arc::clone(&self.bar), true));
     }
@@ -148,7 +153,7 @@ impl Drop for Progress {
 impl EventHandler for Progress {
     fn handle(&self, event: RunEvent<'_>) {
         match event {
-            RunEvent::Note(text) => anstream::eprintln!("note: {text}"),
+            RunEvent::Note(text) => terminal::print_error(&format!("note: {text}")),
             _ if self.is_hidden => {}
             RunEvent::Expected(time) => {
                 // Of the first run, if a command has several.
@@ -175,8 +180,9 @@ impl EventHandler for Progress {
                 self.bar().set_message(format!("{environment} {column}"));
             }
             RunEvent::TrialStarted(trial) => {
+                let line = format!("{}: {}", trial.path, trial.frames);
                 self.bar()
-                    .set_message(format!("{}: {}", trial.path, trial.frames));
+                    .set_message(terminal::printable(&line).into_owned());
             }
             RunEvent::BootDone => self.bar().inc(1),
             RunEvent::Finished => self.bar().finish_and_clear(),
@@ -185,7 +191,8 @@ impl EventHandler for Progress {
 }
 
 fn line(boot: &PlannedBoot, text: &str) -> String {
-    format!("{} #{}: {text}", boot.config(), boot.replicate + 1)
+    let line = format!("{} #{}: {text}", boot.config(), boot.replicate + 1);
+    terminal::printable(&line).into_owned()
 }
 
 fn describe(boot: &PlannedBoot, progress: GuestProgress) -> String {

@@ -1,5 +1,6 @@
 //! Commands that repeat stored runs, for pasting into a shell.
 
+use std::borrow::Cow;
 use trapline_abi::{block, OpSet};
 use trapline_model::{irq, names};
 
@@ -7,7 +8,10 @@ use trapline_model::{irq, names};
 pub fn command(request: &str) -> String {
     let options = options(request);
     let Some(workloads) = value(&options, "workload") else {
-        return format!("trapline {request}");
+        let spaces = || request.split_whitespace().map(str::to_owned).collect();
+        let words: Vec<String> = shlex::split(request).unwrap_or_else(spaces);
+        let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
+        return format!("trapline {}", words.join(" "));
     };
     let set = names::operations(workloads).unwrap_or(0);
     let is_all_of = |family: OpSet| set != 0 && set & !family == 0;
@@ -39,7 +43,23 @@ fn value<'a>(options: &[(&'a str, &'a str)], name: &str) -> Option<&'a str> {
 }
 
 fn option(name: &str, value: &str) -> Option<String> {
-    Some(format!("--{name} {value}"))
+    let name = quoted(&format!("--{name}")).into_owned();
+    Some(match value {
+        "" => name,
+        value => format!("{name} {}", quoted(value)),
+    })
+}
+
+/// Quotes a word for a shell, if it needs that.
+pub fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.into(),
+        false => shlex::Quoter::new()
+            .allow_nul(true)
+            .quote(word)
+            .unwrap_or_default(),
+    }
 }
 
 /// Settings of interrupts and disks have no option here.
@@ -129,6 +149,46 @@ mod tests {
         };
         assert!(command(&describe(&halting)).contains("--idle halt-in-guest"));
         assert_parses(&halting, "trapline irq");
+    }
+
+    /// A shell must take a pasted command as one command with these words.
+    #[test]
+    fn no_request_becomes_another_command() {
+        let hostile = [
+            ";touch x",
+            "$(touch x)",
+            "`touch x`",
+            "&& x",
+            "| x",
+            "> x",
+            "'",
+            "\"",
+            "\\",
+            "\n x",
+            "#",
+            "*",
+            "~",
+            "!x",
+            "\0",
+        ];
+        let places = [
+            "--env {}",
+            "--env sim{} --workload basic",
+            "--env sim --workload basic --load {}",
+            "--env sim --workload basic --{} 1",
+            "--env sim --workload irq/own-timer --load {}",
+            "--env sim --workload block --size {}",
+            "kernel-build --env {}",
+            "{}",
+        ];
+        for text in hostile {
+            for place in places {
+                let command = command(&place.replace("{}", text));
+                let words = shlex::split(&command).expect("quotes are closed");
+                let again = words.iter().map(|word| quoted(word)).collect::<Vec<_>>();
+                assert_eq!(again.join(" "), command.trim_end());
+            }
+        }
     }
 
     #[test]

@@ -132,5 +132,5 @@ pub fn show(
 }
 
 fn status(run: &Run, reports: &[Report], interrupt: &Interrupt) -> Status {
-    outcome::interrupted(run, interrupt).unwrap_or_else(|| outcome::status_of(reports))
+    outcome::of_command(run, outcome::status_of(reports), interrupt)
 }

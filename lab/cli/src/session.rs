@@ -4,6 +4,7 @@ use crate::args::{EnvironmentOptions, RunOptions};
 use crate::doctor;
 use crate::progress::Progress;
 use crate::store_path::store_path;
+use crate::terminal;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trapline_environments::{Settings, Start};
@@ -71,8 +72,8 @@ impl Session {
         let noise = self.host_noise.iter();
         let noise = noise.map(|(name, value)| host_noise::describe(doctor::kind(name), value));
         let noise = noise.collect::<Vec<_>>().join(", ");
-        anstream::eprintln!("warning: the host is not at rest: {noise}");
-        anstream::eprintln!("help: {}", doctor::REST);
+        terminal::print_error(&format!("warning: the host is not at rest: {noise}"));
+        terminal::print_error(&format!("help: {}", doctor::REST));
     }
 
     /// Returns the context of its runs.

@@ -5,6 +5,7 @@ use crate::failure::{Failure, Status};
 use crate::store_path::store_path;
 use crate::{outcome, recorded_command, terminal};
 use std::time::{Duration, SystemTime};
+use trapline_model::time;
 use trapline_store::{RunId, RunInfo, Store};
 
 /// Prints a stored run, or the list of runs.
@@ -64,8 +65,7 @@ fn list(runs: &[RunInfo]) -> String {
 
 /// Formats milliseconds since 1970 as date and time in UTC.
 pub fn date(milliseconds: u64) -> String {
-    let moment = SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds);
-    humantime::format_rfc3339_seconds(moment).to_string()
+    time::date(SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use std::path::{Path, PathBuf};
+use trapline_environments::private::{self, Origin};
 use trapline_runner::Failure;
 use trapline_store::Store;
 
@@ -11,24 +12,19 @@ const MAX_RUNS: usize = 20;
 /// Returns `file` if it is named, or `trapline/trapline.db` in the user's data directory.
 ///
 /// # Errors
-/// Neither `XDG_DATA_HOME` nor `HOME` is set.
+/// Neither `XDG_DATA_HOME` nor `HOME` is set, or other users can change the store.
 pub fn store_path(file: Option<&Path>) -> Result<PathBuf, Failure> {
-    if let Some(file) = file {
-        return Ok(file.to_owned());
-    }
-    let base = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
-    let base = base.ok_or_else(|| {
-        Failure::new("no directory for the store: neither XDG_DATA_HOME nor HOME is set")
-            .help("name a file with --store FILE")
-    })?;
-    Ok(base.join("trapline/trapline.db"))
-}
-
-/// Returns the path in an environment variable. The XDG base directory specification ignores relative
-/// paths.
-fn absolute(variable: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(std::env::var_os(variable)?);
-    path.is_absolute().then_some(path)
+    let (path, origin) = match file {
+        Some(file) => (file.to_owned(), Origin::Option),
+        None => {
+            let found = private::user_directory("XDG_DATA_HOME", ".local/share");
+            let (directory, origin) = found
+                .map_err(|error| Failure::from(error).help("name a file with --store FILE"))?;
+            (directory.join("trapline.db"), origin)
+        }
+    };
+    private::check_store(&path, origin)?;
+    Ok(path)
 }
 
 /// Returns the completer of numbers of runs in the default store, the latest first.

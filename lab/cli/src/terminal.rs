@@ -2,6 +2,7 @@
 
 use crate::args::Color;
 use crate::failure::Failure;
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 /// Columns without a terminal.
@@ -55,7 +56,7 @@ pub fn width() -> usize {
 ///
 /// # Errors
 /// Output cannot be written.
-pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let mut out = anstream::stdout().lock();
     let written = write(&mut out).and_then(|()| out.flush());
     match written {
@@ -66,12 +67,49 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(),
     }
 }
 
-/// Writes text to standard output.
+/// Writes text to standard output, without control characters ([`printable`]).
 ///
 /// # Errors
 /// Output cannot be written.
 pub fn print_text(text: &str) -> Result<(), Failure> {
-    print(|out| out.write_all(text.as_bytes()))
+    print(|out| out.write_all(printable(text).as_bytes()))
+}
+
+/// Writes text with our own colours to standard output. Texts of others in it have no control characters; all that are
+/// not part of a colour are replaced nevertheless.
+///
+/// # Errors
+/// Output cannot be written.
+pub fn print_styled(text: &str) -> Result<(), Failure> {
+    let mut clean = String::with_capacity(text.len());
+    let mut pieces = text.split(COLOUR_START);
+    clean.push_str(&printable(pieces.next().unwrap_or_default()));
+    for piece in pieces {
+        let end = piece.find(|c: char| !c.is_ascii_digit() && c != ';');
+        let is_colour = end.is_some_and(|end| piece[end..].starts_with('m'));
+        let start = if is_colour { COLOUR_START } else { "\u{fffd}[" };
+        clean.push_str(start);
+        clean.push_str(&printable(piece));
+    }
+    print(|out| out.write_all(clean.as_bytes()))
+}
+
+/// Writes a line to standard error, without control characters ([`printable`]).
+pub fn print_error(line: &str) {
+    anstream::eprintln!("{}", printable(line));
+}
+
+/// Begins the escape sequence of a colour (ECMA-48, SGR).
+const COLOUR_START: &str = "\x1b[";
+
+/// Returns text in which all control characters but ends of lines and tabs are replaced by U+FFFD. Texts of stores, plans,
+/// baselines, guests and file names pass here on their way to a terminal, which could execute them.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
+    match text.contains(is_control) {
+        false => text.into(),
+        true => text.replace(is_control, "\u{fffd}").into(),
+    }
 }
 
 /// Writes one JSON value to standard output.
@@ -80,4 +118,22 @@ pub fn print_text(text: &str) -> Result<(), Failure> {
 /// Output cannot be written.
 pub fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
     print_text(&format!("{value:#}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_control_character_is_replaced() {
+        for c in (0..=0x10_ffff).filter_map(char::from_u32) {
+            let text = format!("a{c}b");
+            let expected = match c {
+                '\n' | '\t' => text.clone(),
+                c if c.is_control() => "a\u{fffd}b".to_owned(),
+                _ => text.clone(),
+            };
+            assert_eq!(printable(&text), expected);
+        }
+    }
 }

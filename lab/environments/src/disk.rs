@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trapline_host::{Error, Facts};
+use trapline_host::{private, Error, Facts};
 use trapline_sim::settings::Settings;
 
 /// Creates a file of `mib` MiB at the path of the settings, or else in the cache.
@@ -48,7 +48,7 @@ fn create_unlinked(path: &Path) -> Result<File, Error> {
 }
 
 fn create_in(directory: &Path) -> Result<(File, PathBuf), Error> {
-    fs::create_dir_all(directory).map_err(Error::file(directory))?;
+    private::create_directory(directory)?;
     let file = tempfile::tempfile_in(directory).map_err(Error::file(directory))?;
     Ok((file, directory.to_owned()))
 }

@@ -10,7 +10,10 @@ use trapline_profile::Profile;
 use trapline_stats::{Cell, Figure, Summary, Value};
 
 /// The version of the format that is written, and the newest that is read.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
+
+/// The first format in which every requested operation has a figure or a reason.
+const COMPLETE: u64 = 4;
 
 /// Key of the format version; its presence identifies a baseline.
 const VERSION_KEY: &str = "trapline-baseline";
@@ -40,6 +43,9 @@ pub struct EnvironmentBaseline {
     /// The fastest batch by `workload/operation`, where it is not the figure.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fastest: BTreeMap<String, f64>,
+    /// Reasons of requested operations that are skipped, by `workload/operation`. Formats 1 to 3 have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub skipped: BTreeMap<String, String>,
     /// By `workload/operation`. Format 1 and environments without instruction counters have none. The format calls
     /// them `ledgers`.
     #[serde(
@@ -71,6 +77,17 @@ pub enum BaselineError {
     /// There is no figure to compare with.
     #[error("no figures")]
     NoFigures,
+    /// An environment has no figure to compare with.
+    #[error("no figures of {0}")]
+    NoFiguresOf(String),
+    /// A requested operation has neither a figure nor a reason.
+    #[error("neither a figure of {operation} in {environment}, nor the reason why it is skipped")]
+    Incomplete {
+        /// The environment.
+        environment: String,
+        /// `workload/operation`.
+        operation: String,
+    },
     /// An environment is unknown or has no exact clock.
     #[error("figures of '{0}', which is not an environment of the instruction clock")]
     Environment(String),
@@ -82,9 +99,13 @@ impl BaselineError {
         match self {
             Self::Empty | Self::Foreign => "make one with 'trapline baseline'",
             Self::Newer { .. } => "use a newer Trapline, or make it again with 'trapline baseline'",
-            Self::Corrupt(_) | Self::NoFigures | Self::Environment(_) => {
-                "make it again with 'trapline baseline'"
+            Self::NoFiguresOf(_) => {
+                "make it again with 'trapline baseline', of operations that 'trapline run' measures there"
             }
+            Self::Corrupt(_)
+            | Self::NoFigures
+            | Self::Incomplete { .. }
+            | Self::Environment(_) => "make it again with 'trapline baseline'",
         }
     }
 }
@@ -98,17 +119,10 @@ impl Baseline {
             kept.facts = facts::relevant(found);
         }
         for cell in &summary.cells {
-            if let Value::Measured(figure) = &cell.value {
-                let kept = environments
-                    .entry(cell.environment.name().to_owned())
-                    .or_default();
-                let of_unit = kept.figures.entry(cell.unit.to_owned()).or_default();
-                of_unit.insert(names::path(cell.op), figure.estimate);
-                let fastest = fastest(cell.op, figure);
-                if fastest != figure.estimate {
-                    kept.fastest.insert(names::path(cell.op), fastest);
-                }
-            }
+            let kept = environments
+                .entry(cell.environment.name().to_owned())
+                .or_default();
+            kept.add(cell);
         }
         Self {
             version: VERSION,
@@ -152,10 +166,36 @@ impl Baseline {
             Some(_) => {}
         }
         let baseline: Self = serde_json::from_value(value).map_err(BaselineError::Corrupt)?;
-        if baseline.environments.is_empty() {
+        baseline.ids()?;
+        baseline.require_figures().map(|()| baseline)
+    }
+
+    /// Checks that each environment has figures, and that no requested operation is missing.
+    ///
+    /// # Errors
+    /// [`BaselineError::NoFigures`], [`BaselineError::NoFiguresOf`] or [`BaselineError::Incomplete`].
+    pub fn require_figures(&self) -> Result<(), BaselineError> {
+        if self.environments.is_empty() {
             return Err(BaselineError::NoFigures);
         }
-        baseline.ids().map(|_| baseline)
+        for (environment, kept) in &self.environments {
+            if kept.operations().next().is_none() {
+                return Err(BaselineError::NoFiguresOf(environment.clone()));
+            }
+            let operations = self.operations();
+            let requested = Op::ALL.iter().filter(|op| operations & op.bit() != 0);
+            let mut requested = requested.map(|op| names::path(*op));
+            let is_missing =
+                |path: &String| kept.figure(path).is_none() && !kept.skipped.contains_key(path);
+            let missing = requested.find(is_missing);
+            if let Some(operation) = missing.filter(|_| self.version >= COMPLETE) {
+                return Err(BaselineError::Incomplete {
+                    environment: environment.clone(),
+                    operation,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Returns the file's text: sorted, one figure per line.
@@ -207,6 +247,25 @@ pub fn fastest(op: Op, figure: &Figure) -> f64 {
 }
 
 impl EnvironmentBaseline {
+    /// Adds a figure, or the reason of a skip. Failed operations have no place in a baseline.
+    fn add(&mut self, cell: &Cell) {
+        let path = names::path(cell.op);
+        match &cell.value {
+            Value::Measured(figure) => {
+                let of_unit = self.figures.entry(cell.unit.to_owned()).or_default();
+                of_unit.insert(path.clone(), figure.estimate);
+                let fastest = fastest(cell.op, figure);
+                if fastest != figure.estimate {
+                    self.fastest.insert(path, fastest);
+                }
+            }
+            Value::Skip(reason) => {
+                self.skipped.insert(path, reason.clone());
+            }
+            Value::Failed(_) => {}
+        }
+    }
+
     /// Returns the fastest batch of an operation; in formats 1 and 2 the median batch.
     pub fn fastest(&self, operation: &str) -> Option<f64> {
         let kept = self.fastest.get(operation).copied();
@@ -246,6 +305,7 @@ mod tests {
             facts: BTreeMap::from([("qemu".to_owned(), "7.2".to_owned())]),
             figures: BTreeMap::from([("insn".to_owned(), figures)]),
             fastest: BTreeMap::new(),
+            skipped: BTreeMap::new(),
             profiles: BTreeMap::from([("exits/port-out".to_owned(), of_functions)]),
         };
         Baseline {
@@ -286,7 +346,7 @@ mod tests {
                 }
               },
               "trapline": "0.1.0",
-              "trapline-baseline": 3,
+              "trapline-baseline": 4,
               "workload": "exits/port-out"
             }
         "#]]
@@ -296,7 +356,7 @@ mod tests {
     #[test]
     fn invalid_texts_are_rejected() {
         let good = baseline(1.0).text();
-        let newer = good.replace("\"trapline-baseline\": 3", "\"trapline-baseline\": 4");
+        let newer = good.replace("\"trapline-baseline\": 4", "\"trapline-baseline\": 5");
         let wall = good.replace("sim/kvm", "kvm");
         let null = good.replace("1.0", "null");
         let texts = ["", "{", "[]", "{\"cells\": []}", &newer, &wall, &null];
@@ -306,10 +366,36 @@ mod tests {
             not a baseline, or damaged (EOF while parsing an object at line 1 column 1)
             JSON, but not a baseline
             JSON, but not a baseline
-            format 4 is not supported, this version reads up to 3
+            format 5 is not supported, this version reads up to 4
             figures of 'kvm', which is not an environment of the instruction clock
             not a baseline, or damaged (invalid type: null, expected f64)"#]]
         .assert_eq(&errors.join("\n"));
+    }
+
+    #[test]
+    fn every_requested_operation_has_a_figure_or_a_reason() {
+        let mut two = baseline(1.0);
+        let kept = two.environments["sim/kvm"].clone();
+        two.environments.insert("sim".to_owned(), kept);
+        for op in Op::ALL {
+            let path = names::path(op);
+            let mut more = two.clone();
+            more.workload.push_str(&format!(",{path}"));
+            let is_complete = path == "exits/port-out";
+            assert_eq!(Baseline::parse(&more.text()).is_ok(), is_complete, "{path}");
+            for name in ["sim", "sim/kvm"] {
+                let kept = more.environments.get_mut(name).unwrap();
+                kept.skipped.insert(path.clone(), "no device".to_owned());
+            }
+            assert_eq!(Baseline::parse(&more.text()).unwrap(), more);
+            more.environments.get_mut("sim").unwrap().skipped.clear();
+            assert_eq!(Baseline::parse(&more.text()).is_ok(), is_complete, "{path}");
+            more.version = 3;
+            assert!(Baseline::parse(&more.text()).is_ok());
+            more.environments.get_mut("sim").unwrap().figures.clear();
+            let error = Baseline::parse(&more.text()).unwrap_err();
+            assert_eq!(error.to_string(), "no figures of sim");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct Comparison {
     pub causes: Vec<Cause>,
     /// Further remarks.
     pub notes: Vec<String>,
-    /// All operations with an old or a new figure, in table order.
+    /// All operations with an old or a new figure, and those that are skipped, in table order.
     pub rows: Vec<Row>,
 }
 
@@ -57,6 +57,8 @@ pub enum Verdict {
     Appeared,
     /// Two new boots disagree.
     Undetermined,
+    /// The operation was requested, and is skipped as it was in the baseline.
+    Skipped,
 }
 
 impl Verdict {
@@ -69,12 +71,13 @@ impl Verdict {
             Self::Vanished => "vanished",
             Self::Appeared => "appeared",
             Self::Undetermined => "undetermined",
+            Self::Skipped => "skipped",
         }
     }
 
     /// Returns true if the figure passes the gate.
     pub const fn is_accepted(self) -> bool {
-        matches!(self, Self::Same | Self::Tolerated)
+        matches!(self, Self::Same | Self::Tolerated | Self::Skipped)
     }
 }
 
@@ -169,7 +172,12 @@ fn environment_rows(
         .filter(|cell| cell.environment == id)
         .collect();
     let of_now = cells.iter().map(|cell| names::path(cell.op));
-    let operations: BTreeSet<String> = kept.operations().cloned().chain(of_now).collect();
+    let operations: BTreeSet<String> = kept
+        .operations()
+        .chain(kept.skipped.keys())
+        .cloned()
+        .chain(of_now)
+        .collect();
     let mut rows: Vec<Row> = operations
         .into_iter()
         .filter_map(|operation| {
@@ -187,7 +195,7 @@ fn position(operation: &str) -> usize {
     found.unwrap_or(Op::ALL.len())
 }
 
-/// Returns `None` without an old or a new figure.
+/// Returns `None` for a failure without an old figure.
 fn row(
     environment: EnvironmentId,
     operation: String,
@@ -199,6 +207,7 @@ fn row(
     let new = cell.and_then(|cell| Some((cell.value.figure()?.estimate, cell.unit)));
     let verdict = match (old, new) {
         _ if cell.is_some_and(is_undetermined) => Verdict::Undetermined,
+        (None, None) if cell.is_none_or(is_skipped) => Verdict::Skipped,
         (None, None) => return None,
         (Some(_), None) => Verdict::Vanished,
         (None, Some(_)) => Verdict::Appeared,
@@ -218,7 +227,9 @@ fn row(
         old: old.map(|(figure, _)| figure),
         new: new.map(|(figure, _)| figure),
         verdict,
-        reason: new.is_none().then(|| missing_reason(cell)),
+        reason: new
+            .is_none()
+            .then(|| missing_reason(&operation, kept, cell)),
         explained: None,
         operation,
     })
@@ -247,11 +258,18 @@ fn is_undetermined(cell: &Cell) -> bool {
     matches!(&cell.value, Value::Failed(failure) if failure.kind == FailureKind::NotDeterministic)
 }
 
-fn missing_reason(cell: Option<&Cell>) -> String {
+fn is_skipped(cell: &Cell) -> bool {
+    matches!(cell.value, Value::Skip(_))
+}
+
+fn missing_reason(operation: &str, kept: &EnvironmentBaseline, cell: Option<&Cell>) -> String {
     match cell.map(|cell| &cell.value) {
         Some(Value::Failed(failure)) => failure.reason.clone(),
         Some(Value::Skip(reason)) => reason.clone(),
         Some(Value::Measured(_)) => String::new(),
-        None => "this version has no such operation".to_owned(),
+        None => match kept.skipped.get(operation) {
+            Some(reason) => reason.clone(),
+            None => "this version has no such operation".to_owned(),
+        },
     }
 }

@@ -234,8 +234,10 @@ fn policy(sched: Sched) -> Option<SchedPolicy> {
 
 /// Sets the policy of a thread that ends at once.
 fn try_policy(policy: SchedPolicy) -> io::Result<()> {
-    let tried = std::thread::spawn(move || sched::set(0, policy)).join();
-    tried.unwrap_or_else(|_| Err(io::Error::other("the test thread panicked")))
+    let thread = std::thread::Builder::new().spawn(move || sched::set(0, policy))?;
+    thread
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("the test thread panicked")))
 }
 
 /// Returns why the kernel refuses `sched`.

@@ -3,7 +3,7 @@
 //! Snapshots and symbols are evicted, least recently used first, above a limit. Downloads stay until
 //! they are removed on request, because figures depend on their versions.
 
-use crate::{draft, Error};
+use crate::{draft, private, Error};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ pub struct Cache {
 pub const DEFAULT_LIMIT: u64 = 4 << 30;
 
 /// Returns `$XDG_CACHE_HOME/trapline`, or `~/.cache/trapline`.
-pub fn default_directory() -> PathBuf {
-    let base = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    base.map(PathBuf::from)
-        .or_else(home)
-        .unwrap_or_else(std::env::temp_dir)
-        .join("trapline")
+///
+/// # Errors
+/// There is no home directory, or other users can change the cache: its programs are executed.
+pub fn default_directory() -> Result<PathBuf, Error> {
+    let (directory, origin) = private::user_directory("XDG_CACHE_HOME", ".cache")?;
+    private::check(&directory, origin)?;
+    Ok(directory)
 }
 
 /// Kind of an entry.

@@ -2,7 +2,7 @@
 
 use crate::cache::{Cache, Kind};
 use crate::package::{self, Package};
-use crate::Error;
+use crate::{tool, Error};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -76,7 +76,7 @@ impl Cyclictest {
             .env("LD_LIBRARY_PATH", self.directory.join(LIBRARIES))
             .args(arguments(setting));
         let slack = if setting.slack { DEFAULT_SLACK } else { 1 };
-        let output = with_slack(slack, || command.output()).map_err(Error::file(&program))?;
+        let output = with_slack(slack, || tool::output(&mut command))?;
         let text = String::from_utf8_lossy(&output.stdout);
         match Distribution::parse(&text) {
             Some(found) if output.status.success() => Ok(found),

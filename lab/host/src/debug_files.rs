@@ -4,7 +4,7 @@
 use crate::cache::{Cache, Kind};
 use crate::draft::WorkDirectory;
 use crate::package::{self, UNPACKED};
-use crate::{hexadecimal, Error};
+use crate::{hexadecimal, private, Error};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -78,7 +78,7 @@ pub fn fetch(file: &Path, cache: &Cache) -> Result<(), Error> {
 /// The distribution's sources have none of this version.
 pub fn fetch_package(name: &str, version: &str, cache: &Cache) -> Result<(), Error> {
     let place = cache.of(Kind::DebugSymbols);
-    fs::create_dir_all(&place).map_err(Error::file(&place))?;
+    private::create_directory(&place)?;
     for suffix in PACKAGES {
         let debug = format!("{name}-{suffix}");
         let work = WorkDirectory::create(&place)?;

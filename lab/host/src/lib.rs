@@ -14,6 +14,7 @@ pub mod exit_status;
 pub mod facts;
 pub mod host_noise;
 pub mod package;
+pub mod private;
 pub mod probe;
 pub mod process;
 #[doc(hidden)]

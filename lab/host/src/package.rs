@@ -7,7 +7,7 @@
 use crate::cache::{Cache, Kind};
 use crate::draft::WorkDirectory;
 use crate::probe::Probe;
-use crate::{find_program, tool, Activity, Error};
+use crate::{find_program, private, tool, Activity, Error};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ impl Package {
 
     fn download(&self, cache: &Cache) -> Result<PathBuf, Error> {
         let kind = cache.of(self.kind);
-        fs::create_dir_all(&kind).map_err(Error::file(&kind))?;
+        private::create_directory(&kind)?;
         let work = WorkDirectory::create(&kind)?;
         download(self.names.iter().copied(), work.path())?;
         let main = self.names[0];

@@ -7,7 +7,7 @@
 //!
 //! A script that wraps a program counts as the program: a change of what it starts is not noticed.
 
-use crate::{cache, hexadecimal, tool, Error};
+use crate::{cache, hexadecimal, private, tool, Error};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
@@ -67,9 +67,9 @@ impl<'a> Probe<'a> {
     /// Returns the output of the program, from the cache or by running it in English.
     ///
     /// # Errors
-    /// It cannot be started, or a stop was requested.
+    /// It cannot be started, there is no safe directory for the cache, or a stop was requested.
     pub fn output(&self) -> Result<Arc<ProbeOutput>, Error> {
-        self.output_in(&cache::default_directory().join("probes"))
+        self.output_in(&cache::default_directory()?.join("probes"))
     }
 
     fn output_in(&self, directory: &Path) -> Result<Arc<ProbeOutput>, Error> {
@@ -159,7 +159,7 @@ fn write(path: &Path, key: &str, output: &ProbeOutput) -> io::Result<()> {
     if fs::read_dir(&directory).is_ok_and(|entries| entries.count() > MAX_ENTRIES) {
         fs::remove_dir_all(&directory)?;
     }
-    fs::create_dir_all(&directory)?;
+    private::create_directory(&directory).map_err(io::Error::other)?;
     let mut file = tempfile::NamedTempFile::new_in(&directory)?;
     let ProbeOutput { stdout, stderr, .. } = output;
     write!(file, "{key}{SEPARATOR}{stdout}{SEPARATOR}{stderr}")?;

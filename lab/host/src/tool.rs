@@ -16,6 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// The stop request of this process, if it handles signals.
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
@@ -55,11 +56,24 @@ pub fn output(command: &mut Command) -> Result<Output, Error> {
     output_with_input(command, "")
 }
 
+/// Runs a tool without input, and returns its output. Kills it after `limit`.
+///
+/// # Errors
+/// See [`output`]; also [`Error::TimedOut`].
+pub fn output_within(command: &mut Command, limit: Duration) -> Result<Output, Error> {
+    collect(command, "", Some(limit))
+}
+
 /// Runs a tool with `input` on standard input, and returns its output.
 ///
 /// # Errors
 /// See [`output`].
 pub fn output_with_input(command: &mut Command, input: &str) -> Result<Output, Error> {
+    collect(command, input, None)
+}
+
+fn collect(command: &mut Command, input: &str, limit: Option<Duration>) -> Result<Output, Error> {
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut stdin = memory_file("stdin", input.as_bytes())?;
     stdin.rewind().map_err(Error::file("stdin"))?;
     command.stdin(stdin);
@@ -73,8 +87,14 @@ pub fn output_with_input(command: &mut Command, input: &str) -> Result<Output, E
             _ => command.stderr(file),
         };
     }
-    let status = Tool::start(command).and_then(|mut tool| tool.wait());
-    let status = status.map_err(started)?.ok_or(Error::Stopped)?;
+    let status = Tool::start(command).and_then(|mut tool| tool.wait(deadline));
+    let status = status.map_err(started)?.ok_or(match limit {
+        Some(after) if !is_stopped() => Error::TimedOut {
+            after,
+            output: String::new(),
+        },
+        _ => Error::Stopped,
+    })?;
     let [stdout, stderr] = files.each_mut().map(read);
     Ok(Output {
         status,
@@ -101,8 +121,8 @@ pub fn pipe(from: &mut Command, to: &mut Command) -> Result<Output, Error> {
     // Their ends of the pipe are closed, so that either one notices the end of the other.
     from.stdout(Stdio::null());
     to.stdin(Stdio::null());
-    let written = first.wait().map_err(failed)?.ok_or(Error::Stopped)?;
-    let read = second.wait().map_err(failed)?.ok_or(Error::Stopped)?;
+    let written = first.wait(None).map_err(failed)?.ok_or(Error::Stopped)?;
+    let read = second.wait(None).map_err(failed)?.ok_or(Error::Stopped)?;
     Ok(Output {
         status: if written.success() { read } else { written },
         stdout: Vec::new(),
@@ -118,9 +138,9 @@ impl Tool {
         command.spawn().map(Self)
     }
 
-    /// Waits for its end; `None` after a stop request.
-    fn wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        match has_ended(&self.0)? {
+    /// Waits for its end; `None` after a stop request or the deadline.
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<Option<ExitStatus>> {
+        match has_ended(&self.0, deadline)? {
             true => self.0.wait().map(Some),
             false => Ok(None),
         }
@@ -128,7 +148,7 @@ impl Tool {
 }
 
 /// Makes the kernel kill the process of `command` when the calling thread ends.
-fn die_with_parent(command: &mut Command) {
+pub fn die_with_parent(command: &mut Command) {
     let parent = rustix::process::getpid();
     let die = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -142,10 +162,10 @@ fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(die) };
 }
 
-/// Waits for the end of a tool. Returns false after a stop request.
-fn has_ended(tool: &Child) -> io::Result<bool> {
+/// Waits for the end of a tool. Returns false after a stop request or the deadline.
+fn has_ended(tool: &Child, deadline: Option<Instant>) -> io::Result<bool> {
     let pidfd = pidfd_open(Pid::from_child(tool), PidfdFlags::empty())?;
-    while !is_stopped() {
+    while !is_stopped() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
         let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
         match poll(&mut ended, Some(&POLL_INTERVAL)) {
             Ok(0) | Err(Errno::INTR) => {}
@@ -199,6 +219,16 @@ mod tests {
             (Some(3), &b"bad\n"[..])
         );
         assert_eq!(run("echo text", "cat; exit 4").status.code(), Some(4));
+    }
+
+    #[test]
+    fn tool_is_killed_after_its_limit() {
+        let script = "sleep 60 & echo $!; wait";
+        let mut command = Command::new("/bin/sh");
+        let start = Instant::now();
+        let result = output_within(command.args(["-c", script]), Duration::from_millis(50));
+        assert!(matches!(result, Err(Error::TimedOut { .. })), "{result:?}");
+        assert!(start.elapsed() < Duration::from_secs(30));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Durations as text.
+//! Durations and dates as text.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// Invalid text of a duration.
@@ -25,6 +25,20 @@ pub fn positive_from_text(text: &str) -> Result<Duration, InvalidDuration> {
     (!time.is_zero()).then_some(time).ok_or(InvalidDuration)
 }
 
+/// The last second of the year 9999, after which no date has the usual form.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// Formats date and time in UTC, as `2024-02-29T01:01:00Z`. Files from elsewhere can have times before 1970 or after the
+/// year 9999: these are `unknown date`.
+pub fn date(at: SystemTime) -> String {
+    match at.duration_since(UNIX_EPOCH) {
+        Ok(since) if since.as_secs() <= LAST_SECOND => {
+            humantime::format_rfc3339_seconds(at).to_string()
+        }
+        _ => "unknown date".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,5 +49,20 @@ mod tests {
         assert_eq!(from_text("90"), Err(InvalidDuration));
         assert_eq!(from_text("0s"), Ok(Duration::ZERO));
         assert_eq!(positive_from_text("0s"), Err(InvalidDuration));
+    }
+
+    #[test]
+    fn dates_out_of_range_are_unknown() {
+        let at = |seconds| {
+            UNIX_EPOCH
+                .checked_add(Duration::from_secs(seconds))
+                .unwrap()
+        };
+        assert_eq!(date(at(951_786_060)), "2000-02-29T01:01:00Z");
+        assert_eq!(date(at(LAST_SECOND)), "9999-12-31T23:59:59Z");
+        let past = UNIX_EPOCH - Duration::from_secs(1);
+        for at in [past, at(LAST_SECOND + 1), at(u64::MAX / 1000)] {
+            assert_eq!(date(at), "unknown date");
+        }
     }
 }

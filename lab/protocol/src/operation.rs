@@ -6,6 +6,12 @@ use trapline_abi::interrupt::unpack;
 use trapline_abi::{block, Interrupt, Op};
 use trapline_model::observed::{IdleWork, Outcome, Sample};
 
+/// Largest difference of the clocks of two CPUs of a guest, in ticks.
+const CLOCK_SKEW: u64 = 1_000_000;
+
+/// Reason of a batch that ends after its own record.
+const FROM_THE_FUTURE: &str = "a batch ends after the guest reported it";
+
 /// Limit of the batches of one operation. The largest job requests some hundreds.
 pub const MAX_SAMPLES: usize = 1 << 14;
 
@@ -23,7 +29,7 @@ pub struct OperationBuilder {
     too_many_requests: bool,
     /// Work between the batches.
     pub idle: Option<IdleWork>,
-    /// Reason why the first implausible interrupt was rejected.
+    /// Reason why the first implausible interrupt or batch was rejected.
     implausible: Option<&'static str>,
     /// Number of windows returned by [`Self::completed_window`].
     windows: u32,
@@ -82,6 +88,9 @@ impl OperationBuilder {
         if self.samples.len() == MAX_SAMPLES {
             self.too_many_samples = true;
             return;
+        }
+        if sample.end > sent.saturating_add(CLOCK_SKEW) {
+            self.implausible.get_or_insert(FROM_THE_FUTURE);
         }
         self.samples.push(sample);
         self.stamp(sent, received);

@@ -75,6 +75,28 @@ fn failure(report: &GuestReport, op: Op) -> &str {
 }
 
 #[test]
+fn batches_that_end_after_their_record_fail() {
+    for shift in 0..63 {
+        let batch = Record::Sample {
+            op: Op::Getpid,
+            start: 0,
+            end: 1 << shift,
+            count: 1,
+        };
+        let records = [begin(Op::Getpid), batch, end(Op::Getpid, 1)];
+        let report = report_of(&frames(&records));
+        match outcome(&report, Op::Getpid) {
+            Outcome::Measured { .. } => assert!(shift < 20, "2^{shift} ticks"),
+            _ => {
+                assert!(shift >= 20, "2^{shift} ticks");
+                let reason = failure(&report, Op::Getpid);
+                assert_eq!(reason, "a batch ends after the guest reported it");
+            }
+        }
+    }
+}
+
+#[test]
 fn valid_records_become_a_report() {
     let hello = Record::Hello {
         version: VERSION,

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
+use std::thread;
 use trapline_model::{Clock, Plan, PlannedBoot};
 
 /// Executes all boots of `plan` and passes their observations to `sink`.
@@ -79,14 +80,22 @@ impl Execution<'_> {
     ) -> Result<(), Failure> {
         let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
         let next = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel();
             for number in 0..workers.min(boots.len()) {
                 let (sender, next) = (sender.clone(), &next);
-                scope.spawn(move || {
-                    pin_to_one_cpu(number);
+                let worker = {
+                    let sender = sender.clone();
+                    move || {
+                        pin_to_one_cpu(number);
+                        self.work(boots, next, &sender);
+                    }
+                };
+                let started = thread::Builder::new().spawn_scoped(scope, worker);
+                if started.is_err() && number == 0 {
+                    // Without threads the boots are one after the other here.
                     self.work(boots, next, &sender);
-                });
+                }
             }
             drop(sender);
             let mut stored = Ok(());

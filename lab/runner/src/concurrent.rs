@@ -6,6 +6,7 @@ use crate::affinity::pin_to_one_cpu;
 use crate::boot::{BootResult, Execution};
 use crate::failure::Failure;
 use crate::sink::ObservationSink;
+use std::thread;
 use trapline_abi::{block, files, OpSet, Workload};
 use trapline_model::observed::HOST_NOISE;
 use trapline_model::{irq, names, populate, PlannedBoot};
@@ -50,14 +51,19 @@ pub(crate) fn execute(
         if execution.options.is_expired() {
             break;
         }
-        let results: Vec<_> = std::thread::scope(|scope| {
-            let started: Vec<_> = pair
-                .iter()
-                .map(|boot| scope.spawn(move || boot_side(execution, boot, pair)))
-                .collect();
+        let results: std::io::Result<Vec<_>> = thread::scope(|scope| {
+            let mut started = Vec::new();
+            for boot in pair {
+                let side = move || boot_side(execution, boot, pair);
+                started.push(thread::Builder::new().spawn_scoped(scope, side)?);
+            }
             let ended = started.into_iter().map(|thread| thread.join());
-            ended.flatten().collect()
+            Ok(ended.flatten().collect())
         });
+        let results = results.map_err(|error| {
+            Failure::new(format!("cannot start a thread for each side: {error}"))
+                .help("allow more processes (ulimit -u), or leave out --concurrent")
+        })?;
         let is_complete = results.len() == pair.len();
         for result in results {
             if !result.store(sink)? {

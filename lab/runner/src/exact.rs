@@ -10,7 +10,7 @@ use crate::run;
 use trapline_abi::OpSet;
 use trapline_gate::{baseline, Baseline, Comparison, Verdict};
 use trapline_model::{names, Clock, EnvironmentId, EXACT_BOOTS};
-use trapline_stats::{FailureKind, Summary};
+use trapline_stats::{FailureKind, Summary, Value};
 use trapline_store::{Run, Store};
 
 /// Checks that all of `environments` have exact figures.
@@ -75,16 +75,19 @@ fn unmeasured(id: EnvironmentId, reason: &str) -> Failure {
         .status(Status::Unmeasured)
 }
 
-/// Checks that no operation failed.
+/// Checks that no operation failed, and that each of `environments` has a figure.
 ///
 /// # Errors
-/// An operation failed; [`Status::Undetermined`] if two runs disagree.
-pub fn require_figures(summary: &Summary) -> Result<(), Failure> {
+/// An operation failed; [`Status::Undetermined`] if two runs disagree, [`Status::Unmeasured`] if an environment skips all
+/// operations.
+pub fn require_figures(summary: &Summary, environments: &[EnvironmentId]) -> Result<(), Failure> {
     let disagree = summary.has_failure(FailureKind::NotDeterministic);
     let mut failures = baseline::failures(summary)
         .filter(|(_, failure)| !disagree || failure.kind == FailureKind::NotDeterministic);
     let Some((cell, failure)) = failures.next() else {
-        return Ok(());
+        return environments
+            .iter()
+            .try_for_each(|id| require_any(summary, *id));
     };
     let (path, id) = (names::path(cell.op), cell.environment);
     let failure = Failure::new(format!("{path} in {id}: {}", failure.reason));
@@ -92,6 +95,23 @@ pub fn require_figures(summary: &Summary) -> Result<(), Failure> {
         true => failure.status(Status::Undetermined),
         false => failure,
     })
+}
+
+/// # Errors
+/// `id` has no figure.
+fn require_any(summary: &Summary, id: EnvironmentId) -> Result<(), Failure> {
+    let mut cells = summary.cells.iter().filter(|cell| cell.environment == id);
+    let first = cells.clone().next();
+    if cells.any(|cell| cell.value.figure().is_some()) {
+        return Ok(());
+    }
+    let reason = match first.map(|cell| (names::path(cell.op), &cell.value)) {
+        Some((path, Value::Skip(reason))) => format!("{path} is skipped: {reason}"),
+        _ => "nothing was measured".to_owned(),
+    };
+    Err(Failure::new(format!("no figures of {id}: {reason}"))
+        .help("name operations that this environment has; 'trapline run' shows what it skips")
+        .status(Status::Unmeasured))
 }
 
 /// Adds to `comparison` the functions that gained or lost instructions. Measures all operations of the

@@ -7,9 +7,9 @@ use crate::failure::Failure;
 use crate::timeout;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use trapline_environments::sim::programs::{self, Program};
-use trapline_environments::{Limits, TscRate};
+use trapline_environments::{tool, Limits, TscRate};
 use trapline_model::EnvironmentId;
 
 /// File name of the program that measures.
@@ -79,9 +79,7 @@ pub fn measure(program: &Path, context: &RunContext<'_>) -> Result<Floors, Failu
 }
 
 fn on_host(program: &Path) -> Result<Output, Failure> {
-    let output = Command::new(program).stdin(Stdio::null()).output();
-    let output = output
-        .map_err(|error| Failure::new(format!("cannot start {}: {error}", program.display())))?;
+    let output = tool::output(&mut Command::new(program))?;
     check(output.status, &output.stdout, &output.stderr)
 }
 
@@ -101,7 +99,7 @@ fn simulated(file: PathBuf, context: &RunContext<'_>) -> Result<Output, Failure>
     context.events.handle(RunEvent::TaskStarted(task));
     let ran = programs::run(context.inventory.settings(), &[program], &watch);
     context.events.handle(RunEvent::Finished);
-    let (outputs, _) = ran.map_err(|error| context.interrupt.explain(error))?;
+    let (outputs, _) = ran?;
     match outputs.first() {
         Some(output) => check(output.status, &output.console, &output.errors),
         None => Err(Failure::new(

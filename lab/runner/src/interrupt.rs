@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use trapline_environments::tool;
 
 /// A cancellation flag, and the signal that set it.
@@ -15,7 +15,15 @@ pub struct Interrupt {
     signal: Arc<AtomicUsize>,
 }
 
+/// The first one whose handlers were installed in this process.
+static INSTALLED: OnceLock<Interrupt> = OnceLock::new();
+
 impl Interrupt {
+    /// Returns the signal that requested cancellation of this process's command, if there was one.
+    pub fn received() -> Option<i32> {
+        INSTALLED.get()?.signal()
+    }
+
     /// Installs the signal handlers.
     ///
     /// # Errors
@@ -28,6 +36,7 @@ impl Interrupt {
             registered
                 .map_err(|error| Failure::new(format!("cannot handle signal {signal}: {error}")))?;
         }
+        let _ = INSTALLED.set(interrupt.clone());
         Ok(interrupt)
     }
 
@@ -53,14 +62,6 @@ impl Interrupt {
     /// Returns whether cancellation was requested.
     pub fn is_requested(&self) -> bool {
         self.requested.load(Ordering::Relaxed)
-    }
-
-    /// Returns `failure`, or [`Failure::interrupted`] after a signal, its likely cause.
-    pub fn explain(&self, failure: impl Into<Failure>) -> Failure {
-        match self.check() {
-            Err(interrupted) => interrupted,
-            Ok(()) => failure.into(),
-        }
     }
 
     /// Returns [`Failure::interrupted`] after a signal.

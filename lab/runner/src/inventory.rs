@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::file_overrides;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
+use std::thread;
 use trapline_abi::{OpSet, Workload};
 use trapline_environments::{EnvError, Environment, GuestImage, Settings};
 use trapline_model::layers::Guest;
@@ -151,9 +152,11 @@ impl Inventory {
 
     /// Returns those of `configs` that can be measured. Checks them in parallel.
     pub fn ready(&self, configs: &[Config]) -> Vec<Config> {
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for config in configs {
-                scope.spawn(|| self.unavailable_config(config).is_some());
+                // Without a thread it is checked below.
+                let _ = thread::Builder::new()
+                    .spawn_scoped(scope, || self.unavailable_config(config).is_some());
             }
         });
         let is_ready = |config: &&Config| self.unavailable_config(config).is_none();
@@ -180,9 +183,11 @@ impl Inventory {
         &self,
         mut show: impl FnMut(&EnvironmentEntry) -> Result<(), E>,
     ) -> Result<(), E> {
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for entry in &self.entries {
-                scope.spawn(|| entry.unavailable().is_some());
+                // Without a thread it is checked below.
+                let _ =
+                    thread::Builder::new().spawn_scoped(scope, || entry.unavailable().is_some());
             }
             self.entries.iter().try_for_each(|entry| {
                 entry.unavailable();

@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
         let located = inventory
             .image()
             .and_then(|image| locate(inventory.settings(), environment, &image, &machine, watch));
-        located.map_err(|error| self.context.interrupt.explain(error))
+        Ok(located?)
     }
 
     fn part(&self, part: Part) -> Result<PathBuf, Failure> {
@@ -342,8 +342,7 @@ impl<'a> Reader<'a> {
 
     /// Adds NOVA, a kernel, and the VMM, its program.
     fn add_nova(&mut self) -> Result<(), Failure> {
-        let file = self.context.inventory.settings().nova();
-        let file = file.map_err(|error| self.context.interrupt.explain(error))?;
+        let file = self.context.inventory.settings().nova()?;
         let added = self
             .symbols
             .add_elf(AddressSpace::Kernel, NOVA, &read(&file)?, 0);
@@ -359,8 +358,7 @@ impl<'a> Reader<'a> {
     }
 
     fn add_hypervisor(&mut self, space: AddressSpace) -> Result<XenCode, Failure> {
-        let code = xen_code(self.context.inventory.settings());
-        let code = code.map_err(|error| self.context.interrupt.explain(error))?;
+        let code = xen_code(self.context.inventory.settings())?;
         let symbols = &mut self.symbols;
         symbols.add_range(space, XEN.start, XEN.end, HYPERVISOR);
         match xen_symbols(&code)? {

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trapline_host::{find_program, Error};
+use trapline_host::{find_program, tool, Error};
 
 /// The loader's cache of library paths.
 const CACHE: &str = "/etc/ld.so.cache";
@@ -77,7 +77,7 @@ pub fn add_file(archive: &mut Archive, path: &Path) -> Result<(), Error> {
 
 /// Returns the libraries of a program; none if it is static.
 pub fn libraries(program: &Path) -> Vec<PathBuf> {
-    let output = Command::new(LOADER).arg("--list").arg(program).output();
+    let output = tool::output(Command::new(LOADER).arg("--list").arg(program));
     let listed = output.ok().filter(|output| output.status.success());
     listed.map_or_else(Vec::new, |output| {
         paths_in(&String::from_utf8_lossy(&output.stdout))

@@ -8,7 +8,7 @@ use crate::settings::{GivenKernel, Settings};
 use std::fs;
 use std::path::Path;
 use trapline_host::draft::WorkDirectory;
-use trapline_host::{package, Error};
+use trapline_host::{package, private, Error};
 
 pub use super::module::Module;
 
@@ -78,7 +78,7 @@ fn fetch(kernel: &Path, place: &Path) -> Result<(), Error> {
     package::unpack_all(work.path(), "linux-image-")?;
     let unpacked = work.path().join("unpacked");
     let drivers = existing(&unpacked, &KEPT)?;
-    fs::create_dir_all(place).map_err(Error::file(place))?;
+    private::create_directory(place)?;
     kernel::keep_modules(&drivers, place, ORDER)?;
     let says = place.join(SAYS);
     fs::write(&says, KEPT.join("\n")).map_err(Error::file(&says))

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use trapline_host::draft::WorkDirectory;
 use trapline_host::package::{self, KnownPackages};
-use trapline_host::Error;
+use trapline_host::{private, Error};
 
 /// A kernel and the modules of its KVM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -291,7 +291,7 @@ fn concrete_image(dependencies: &[String]) -> Option<String> {
 /// Downloads packages, of which the first is that of the kernel, and returns its directory in the cache.
 fn download(cache: &Path, packages: &[String], maker: Maker) -> Result<PathBuf, Error> {
     let kernels = kernels(cache);
-    fs::create_dir_all(&kernels).map_err(Error::file(&kernels))?;
+    private::create_directory(&kernels)?;
     let work = WorkDirectory::create(&kernels)?;
     package::download(packages.iter().map(String::as_str), work.path())?;
     let name = package::unpack_all(work.path(), PREFIX)?.unwrap_or_else(|| packages[0].clone());

@@ -5,10 +5,10 @@ use rustix::fs::MemfdFlags;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use trapline_host::process;
-use trapline_host::Error;
+use trapline_host::{tool, Error};
 
 /// A plugin and its output, for one machine.
 #[derive(Clone, Debug)]
@@ -95,7 +95,8 @@ const PLUGIN_SAYS: &str = "trapline-profile: ";
 
 /// Loads the plugin into QEMU with `probe=on`: it prints its version and refuses to run.
 fn try_on(qemu: &Qemu, library: &Path, ready: &str) -> Result<(), Error> {
-    let output = Command::new(&qemu.program)
+    let mut command = Command::new(&qemu.program);
+    command
         .args([
             "-M",
             "none",
@@ -106,13 +107,8 @@ fn try_on(qemu: &Qemu, library: &Path, ready: &str) -> Result<(), Error> {
             "tcg",
         ])
         .arg("-plugin")
-        .arg(format!("{},probe=on", escaped(library)))
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|source| Error::Start {
-            program: qemu.program.clone(),
-            source,
-        })?;
+        .arg(format!("{},probe=on", escaped(library)));
+    let output = tool::output(&mut command)?;
     let words = String::from_utf8_lossy(&output.stderr);
     if words.lines().any(|line| line.ends_with(ready)) {
         return Ok(());

@@ -71,10 +71,10 @@ impl Settings {
     /// `$XDG_CACHE_HOME/trapline` or `~/.cache/trapline`.
     ///
     /// # Errors
-    /// The path of this program is unknown.
+    /// The path of this program is unknown, or there is no safe directory for the cache ([`default_directory`]).
     pub fn find() -> Result<Self, Error> {
         let cache = Cache {
-            directory: default_directory(),
+            directory: default_directory()?,
             limit: DEFAULT_LIMIT,
         };
         // What cannot be removed now is tried again by the next process.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tempfile::NamedTempFile;
 use trapline_host::cache::Kind;
 use trapline_host::draft;
-use trapline_host::{Cache, Error, Limits};
+use trapline_host::{private, Cache, Error, Limits};
 
 /// The snapshots of a cache.
 pub struct Snapshots<'a> {
@@ -78,7 +78,7 @@ impl<'a> Snapshots<'a> {
     /// # Errors
     /// The cache cannot be written, or a limit was reached.
     pub fn turn(&self, key: &str, limits: &Limits) -> Result<SnapshotLock, Error> {
-        fs::create_dir_all(&self.directory).map_err(Error::file(&self.directory))?;
+        private::create_directory(&self.directory)?;
         let path = self.directory.join(format!("{key}.lock"));
         let lock = File::create(&path).map_err(Error::file(&path))?;
         let start = Instant::now();

@@ -177,6 +177,9 @@ fn measured_boots<'a>(
     if value::is_checked(op) {
         require_equal_checksums(&boots, op)?;
     }
+    if clock == Clock::Wall {
+        require_different_samples(&boots)?;
+    }
     Ok(boots)
 }
 
@@ -213,6 +216,26 @@ fn require_equal_checksums(boots: &[MeasuredBoot<'_>], op: Op) -> Result<(), Val
             ),
         )),
     }
+}
+
+/// Checks that no boot on the wall clock repeats the samples of another one, to the tick: it would be a recording. Samples that
+/// no host has received are not compared.
+fn require_different_samples(boots: &[MeasuredBoot<'_>]) -> Result<(), Value> {
+    let mut known = BTreeMap::new();
+    for boot in boots {
+        let is_received = boot.samples.iter().all(|sample| sample.host_ns.is_some());
+        let ticks = boot.samples.iter();
+        let ticks: Vec<_> = ticks.map(|it| (it.start, it.end, it.count)).collect();
+        let other = known.insert(ticks, boot.replicate);
+        if let Some(other) = other.filter(|_| is_received) {
+            let boot = boot.replicate;
+            let reason = format!(
+                "boot {boot} has the samples of boot {other}, to the tick: it was not measured"
+            );
+            return Err(Value::failed(FailureKind::Broken, reason));
+        }
+    }
+    Ok(())
 }
 
 fn invalid_samples(replicate: u32, samples: usize) -> Value {

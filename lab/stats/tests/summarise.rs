@@ -63,6 +63,36 @@ fn failure(summary: &Summary, environment: EnvironmentId, op: Op) -> &str {
     }
 }
 
+/// A recorded console is no measurement, whichever of the boots repeats another one.
+#[test]
+fn boots_that_repeat_samples_to_the_tick_are_a_failure_on_the_wall_clock() {
+    let received = |mut seen: Vec<Observation>| {
+        for (boot, delay) in seen.iter_mut().zip(0..) {
+            for operation in &mut boot.operations {
+                if let Outcome::Measured { samples, .. } = &mut operation.outcome {
+                    samples.iter_mut().for_each(|it| it.host_ns = Some(delay));
+                }
+            }
+        }
+        seen
+    };
+    let different: [&[u64]; 4] = [&[100, 110], &[100, 111], &[110, 100], &[100, 110, 120]];
+    for environment in [HOST, KVM, QEMU_KVM] {
+        let good = received(boots(environment, Op::Cpuid, &different));
+        assert!(figure(&summarise(&good), environment, Op::Cpuid).estimate > 0.0);
+        for (one, other) in [(0, 1), (0, 3), (1, 2), (2, 3)] {
+            let mut ticks = different;
+            ticks[other] = ticks[one];
+            let summary = summarise(&received(boots(environment, Op::Cpuid, &ticks)));
+            let reason = failure(&summary, environment, Op::Cpuid);
+            let expected = format!("boot {other} has the samples of boot {one}, to the tick");
+            assert!(reason.starts_with(&expected), "{reason}");
+        }
+    }
+    let equal = received(boots(SIM, Op::Cpuid, &[&[100, 110], &[100, 110]]));
+    assert_eq!(figure(&summarise(&equal), SIM, Op::Cpuid).estimate, 10.5);
+}
+
 #[test]
 fn an_estimate_is_the_median_over_boots_of_their_medians() {
     let seen = boots(

@@ -38,6 +38,9 @@ pub enum Problem {
     /// The file cannot be created or written.
     #[error("it cannot be written ({0})")]
     Unwritable(String),
+    /// The file was removed or replaced while it was open.
+    #[error("it was removed or replaced while this program used it, and what was added is lost")]
+    Vanished,
     /// Another process holds the lock.
     #[error("another program is using it")]
     Locked,
@@ -47,6 +50,9 @@ pub enum Problem {
     /// The file is an SQLite database of another program.
     #[error("it is a database of another program")]
     Foreign,
+    /// The file has views, triggers or the like.
+    #[error("it has a {0}, which no version of Trapline adds")]
+    Executable(String),
     /// A later version of Trapline wrote the file.
     #[error("it is of format {found}, and this version reads formats up to {known}")]
     Newer {
@@ -74,9 +80,13 @@ impl Problem {
             Self::Unreadable(_) => "make it readable, or choose another with --store FILE",
             Self::Unwritable(_) | Self::NotAFile => "choose another place with --store FILE",
             Self::Locked => "wait until that is done, or choose another with --store FILE",
+            Self::Executable(_) => {
+                "ask where it is from before you use it, or choose another with --store FILE"
+            }
             Self::Corrupt(_) => "move it away, or choose another with --store FILE",
             Self::Foreign => "choose another with --store FILE",
             Self::Newer { .. } => "use a newer version, or choose another with --store FILE",
+            Self::Vanished => "run again, and keep the file until the command ends",
             Self::Full => "make room and run again",
             Self::NoSuchRun(_) => "`trapline show --list` lists the runs it has",
             Self::Database(_) => return None,

@@ -34,6 +34,7 @@ pub use schema::VERSION;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trapline_model::kernel_build::Build;
@@ -47,6 +48,8 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Store {
     connection: Connection,
     path: PathBuf,
+    /// Device and inode of the file that is open; unknown until it was created.
+    file: Option<(u64, u64)>,
 }
 
 /// Number of a run within its store, from 1.
@@ -149,7 +152,11 @@ impl Store {
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty())
         {
-            std::fs::create_dir_all(folder)
+            let mut builder = std::fs::DirBuilder::new();
+            builder
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)
                 .map_err(|error| StoreError::new(path, Problem::Unwritable(error.to_string())))?;
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
@@ -178,11 +185,16 @@ impl Store {
     fn connect(path: &Path, flags: OpenFlags, timeout: Duration) -> Result<Self, StoreError> {
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)
-            .and_then(|connection| connection.busy_timeout(timeout).map(|()| connection))
+            .and_then(|connection| {
+                connection.busy_timeout(timeout)?;
+                connection.pragma_update(None, "trusted_schema", false)?;
+                Ok(connection)
+            })
             .map_err(|error| StoreError::new(path, error.into()))?;
         Ok(Self {
             connection,
             path: path.to_owned(),
+            file: None,
         })
     }
 
@@ -294,7 +306,26 @@ impl Store {
         &mut self,
         action: impl FnOnce(&mut Connection) -> Result<T, Problem>,
     ) -> Result<T, StoreError> {
-        action(&mut self.connection).map_err(|problem| StoreError::new(&self.path, problem))
+        let mut done = action(&mut self.connection);
+        if self.has_vanished(done.is_ok()) {
+            done = Err(Problem::Vanished);
+        }
+        done.map_err(|problem| StoreError::new(&self.path, problem))
+    }
+
+    /// Returns whether the path no longer names the open file: SQLite goes on with one that was removed, or calls it
+    /// read-only. `is_used`: the file was read or written, so that it existed.
+    fn has_vanished(&mut self, is_used: bool) -> bool {
+        let now = std::fs::metadata(&self.path).ok();
+        let now = now.map(|file| (file.dev(), file.ino()));
+        match (self.file, now) {
+            (None, None) => is_used,
+            (None, Some(now)) => {
+                self.file = Some(now);
+                false
+            }
+            (before, now) => before != now,
+        }
     }
 }
 
@@ -327,6 +358,76 @@ mod tests {
         assert!(matches!(error.problem, Problem::Full), "{error:?}");
         assert!(stored > 5);
         assert_eq!(store.load(run).unwrap().observations.len(), stored);
+    }
+
+    #[test]
+    fn stores_with_code_or_without_a_format_are_refused() {
+        let code = [
+            "CREATE VIEW extra AS SELECT 1",
+            "DROP TABLE skips; CREATE VIEW skips AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)
+             SELECT x AS id, 1 AS run, 'sim' AS environment, '' AS reason, '' AS variant FROM n",
+            "CREATE TRIGGER extra AFTER INSERT ON samples BEGIN UPDATE samples SET end_tick = 0; END",
+            "CREATE TRIGGER extra BEFORE DELETE ON runs BEGIN SELECT 1; END",
+            "CREATE VIEW pairs AS SELECT 1 AS id; CREATE TRIGGER extra INSTEAD OF INSERT ON pairs BEGIN SELECT 1; END",
+            "ALTER TABLE samples ADD COLUMN extra INTEGER GENERATED ALWAYS AS (end_tick * 2)",
+            "CREATE TABLE extra (a, b AS (a * 2) STORED)",
+            "PRAGMA user_version = -1",
+            "PRAGMA user_version = -2147483648",
+            "PRAGMA user_version = 0",
+        ];
+        for sql in code {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("runs.db");
+            let mut store = Store::open(&path).unwrap();
+            store.begin_run(&NewRun::default()).unwrap();
+            drop(store);
+            Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+            let before = std::fs::read(&path).unwrap();
+            let errors = [Store::open(&path).err(), Store::open_existing(&path).err()];
+            for error in errors {
+                let problem = error.unwrap_or_else(|| panic!("{sql}: accepted")).problem;
+                let is_refused = matches!(problem, Problem::Executable(_) | Problem::Corrupt(_));
+                assert!(is_refused, "{sql}: {problem:?}");
+            }
+            assert_eq!(std::fs::read(&path).unwrap(), before, "{sql}: changed");
+        }
+    }
+
+    #[test]
+    fn a_store_that_vanishes_is_an_error_of_every_later_call() {
+        let vanish: [fn(&Path); 4] = [
+            |path| std::fs::remove_file(path).unwrap(),
+            |path| std::fs::rename(path, path.with_extension("old")).unwrap(),
+            |path| {
+                std::fs::copy(path, path.with_extension("copy")).unwrap();
+                std::fs::rename(path.with_extension("copy"), path).unwrap();
+            },
+            |path| std::fs::remove_dir_all(path.parent().unwrap()).unwrap(),
+        ];
+        let boot = trapline_model::testing::boot(EnvironmentId::HOST, 0, []);
+        for vanish in vanish {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("data/runs.db");
+            let mut store = Store::open(&path).unwrap();
+            let run = store.begin_run(&NewRun::default()).unwrap();
+            store.add_observation(run, &boot).unwrap();
+            vanish(&path);
+            let config = Config::new(EnvironmentId::HOST);
+            let results = [
+                store.begin_run(&NewRun::default()).map(drop),
+                store.add_observation(run, &boot),
+                store.add_skip(run, &config, "reason"),
+                store.finish_run(run),
+                store.take_over(run, None, "owner").map(drop),
+                store.load(run).map(drop),
+                store.runs().map(drop),
+                store.booted(run).map(drop),
+            ];
+            for result in results {
+                let problem = result.unwrap_err().problem;
+                assert!(matches!(problem, Problem::Vanished), "{problem:?}");
+            }
+        }
     }
 
     /// The order of boots is random, that of columns is not.

@@ -4,7 +4,7 @@
 //! comments in the tables: `sqlite3 FILE .schema` documents the file.
 
 use crate::{settings, Problem};
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use trapline_model::settings::{
     store_format, FORMAT_WITH_QUEUES as WITH_QUEUES, FORMAT_WITH_TRIALS as WITH_TRIALS,
 };
@@ -319,12 +319,30 @@ pub fn verify(connection: &mut Connection) -> Result<(), Problem> {
             known: VERSION,
         });
     }
+    if found < 1 {
+        return Err(Problem::Corrupt(format!("it is of format {found}")));
+    }
+    if let Some(code) = executable(connection)? {
+        return Err(Problem::Executable(code));
+    }
     let health: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if health == "ok" {
         Ok(())
     } else {
         Err(Problem::Corrupt(health))
     }
+}
+
+/// Returns the first entry of the schema that SQLite executes when tables are read or written. No version of Trapline
+/// writes one: a view can replace a table and never end, and a trigger changes new figures.
+fn executable(connection: &Connection) -> Result<Option<String>, Problem> {
+    let sql = "SELECT type || ' ' || name FROM sqlite_master
+               WHERE type NOT IN ('table', 'index') OR type = 'table' AND rootpage = 0
+               UNION ALL SELECT 'computed column ' || column.name
+               FROM sqlite_master AS entry JOIN pragma_table_xinfo(entry.name) AS column
+               WHERE entry.type = 'table' AND column.hidden <> 0 LIMIT 1";
+    let found = connection.query_row(sql, [], |row| row.get(0));
+    Ok(found.optional()?)
 }
 
 /// Returns the SQL expressions for owner and plan of a run.

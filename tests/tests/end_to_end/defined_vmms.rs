@@ -258,14 +258,14 @@ fn vmms_of_the_configuration_are_listed() {
 }
 
 #[test]
-fn invalid_configuration_is_rejected_with_its_line() {
+fn invalid_configuration_is_a_warning_with_its_line() {
     let place = Place::new();
     let file = configure(&place, "\n[vmm.KVM]\ncommand = 'x'\n");
     let result = place.run(&["list"]);
-    assert_eq!((result.status, result.stdout.as_str()), (Some(2), ""));
-    let expected = format!("error: {}, line 2: VMM 'KVM': a name has", file.display());
+    assert_eq!(result.status, Some(0), "{result:?}");
+    let expected = format!("warning: {}, line 2: VMM 'KVM': a name has", file.display());
     assert!(result.stderr.starts_with(&expected), "{}", result.stderr);
-    assert!(result.stderr.contains("\n  help: "), "{}", result.stderr);
+    assert!(result.stderr.contains("\nhelp: "), "{}", result.stderr);
     // Help needs no configuration.
     assert_eq!(place.run(&["--help"]).status, Some(0));
 }

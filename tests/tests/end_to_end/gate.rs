@@ -116,6 +116,7 @@ fn missing_and_new_operations_are_changes() {
         let all = figures(json).as_object_mut().expect("figures");
         all.remove("basic/yield");
         all.insert("basic/later".to_owned(), 1.0.into());
+        json["environments"]["sim"]["skipped"] = serde_json::json!({"basic/yield": "no device"});
     });
     let result = check(&place, &file, &[]);
     assert_eq!(result.status, Some(1), "{result:?}");
@@ -125,6 +126,62 @@ fn missing_and_new_operations_are_changes() {
     };
     assert!(row("basic/yield", "appeared"), "{}", result.stdout);
     assert!(row("basic/later", "vanished"), "{}", result.stdout);
+}
+
+/// A gate that compares nothing, or less than it was asked to, does not pass.
+#[test]
+fn no_requested_operation_is_missing_from_a_baseline() {
+    if !has_qemu("a baseline without an operation") {
+        return;
+    }
+    let place = Place::new();
+    let words = ["baseline", "-q", "--env", "sim", "--workload"];
+    let nothing = place.run(&[&words[..], &["exits/hypercall"]].concat());
+    assert_eq!(
+        (nothing.status, nothing.stdout.as_str()),
+        (Some(4), ""),
+        "{nothing:?}"
+    );
+    assert!(
+        nothing.stderr.contains("exits/hypercall is skipped: "),
+        "{nothing:?}"
+    );
+    assert!(nothing.stderr.contains("\n  help: "), "{nothing:?}");
+    let run = place.run(&["run", "-q", "--env", "sim", "--workload", "exits/hypercall"]);
+    assert_eq!(run.status, Some(4), "{run:?}");
+
+    let some = place.run(&[&words[..], &["exits/hypercall,basic/getpid"]].concat());
+    assert_eq!(some.status, Some(0), "{some:?}");
+    assert_eq!(some.stderr, "note: skipped in sim: exits/hypercall\n");
+    let file = place.path().join("baseline.json");
+    std::fs::write(&file, &some.stdout).expect("write succeeds");
+    let result = check(&place, &file, &["-q"]);
+    let same = "same: 1 figure as in the baseline; 1 operation is skipped\n";
+    assert_eq!(
+        (result.status, result.stdout.as_str()),
+        (Some(0), same),
+        "{result:?}"
+    );
+    let junit = check(&place, &file, &["-q", "--format", "junit"]);
+    assert!(
+        junit.stdout.contains("<skipped message=\"no hypervisor"),
+        "{junit:?}"
+    );
+
+    let whole: Value = serde_json::from_str(&some.stdout).expect("JSON");
+    for (key, operation) in [("skipped", "exits/hypercall"), ("figures", "basic/getpid")] {
+        let mut less = whole.clone();
+        less["environments"]["sim"][key] = serde_json::json!({});
+        std::fs::write(&file, less.to_string()).expect("write succeeds");
+        for format in ["table", "junit", "json"] {
+            let result = check(&place, &file, &["--format", format]);
+            let words = match key {
+                "figures" => "no figures of sim",
+                _ => operation,
+            };
+            assert_usage(&result, &["baseline.json", words]);
+        }
+    }
 }
 
 #[track_caller]

@@ -52,4 +52,5 @@ mod replay;
 mod report;
 mod shared;
 mod simultaneous;
+mod strangers;
 mod xen;

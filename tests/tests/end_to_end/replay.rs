@@ -155,6 +155,33 @@ fn exit_status_of_the_recording_is_reported() {
     assert!(result.stdout.contains("status 7"), "{result:?}");
 }
 
+/// The store is removed or replaced while the guest runs.
+#[test]
+fn store_that_vanishes_during_a_run_is_an_error() {
+    for vanish in [
+        "rm STORE",
+        "mv STORE STORE.old",
+        "mv STORE OTHER; cp OTHER STORE",
+    ] {
+        let place = Place::new();
+        let recording = recorded(&place);
+        let script = vanish.replace("STORE", &place.store().display().to_string());
+        let script = script.replace("OTHER", &place.path().join("other").display().to_string());
+        edit(&recording.join("end"), |bytes| {
+            let end = format!("{script}\n{}", String::from_utf8_lossy(bytes));
+            *bytes = end.into_bytes();
+        });
+        let result = replay(&place);
+        assert_eq!(
+            (result.status, result.stdout.as_str()),
+            (Some(1), ""),
+            "{vanish}: {result:?}"
+        );
+        assert!(result.stderr.contains("removed or replaced"), "{result:?}");
+        assert!(result.stderr.contains("\n  help: "), "{result:?}");
+    }
+}
+
 #[test]
 fn missing_recording_is_unavailable_with_a_remedy() {
     let place = Place::new();

@@ -34,18 +34,18 @@ pub const PAGES: [Page; 17] = [
             ),
         ],
         statuses: &[
-            (0, "success; operations that cannot be measured are skipped"),
+            (
+                0,
+                "something was measured; operations that cannot be are listed as skipped",
+            ),
             (1, "an operation that should work failed"),
             (2, "invalid command line"),
             (3, "two runs on the instruction clock differ"),
-            (
-                4,
-                "baseline, check, bisect, compare, irq: cannot be measured on this host",
-            ),
+            (4, "nothing that was asked for can be measured on this host"),
             (5, "irq: the requirement of --require is not proven"),
             (
                 130,
-                "interrupted by SIGINT; finished boots are stored (143: SIGTERM)",
+                "interrupted by SIGINT, at any time; finished boots are stored (143: SIGTERM)",
             ),
         ],
         ..NO_PAGE

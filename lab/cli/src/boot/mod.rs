@@ -34,15 +34,12 @@ pub fn boot(args: &BootArgs) -> Result<Status, Failure> {
         events.ended(ended);
         match ended {
             Ended::Exited(RESET) if !args.no_reboot && !interrupt.is_requested() => {}
-            ended => return status(ended, &interrupt),
+            ended => return status(ended),
         }
     }
 }
 
-fn status(ended: Ended, interrupt: &Interrupt) -> Result<Status, Failure> {
-    if let Some(signal) = interrupt.signal() {
-        return Ok(Status::Interrupted(signal));
-    }
+fn status(ended: Ended) -> Result<Status, Failure> {
     match ended {
         Ended::Exited(0 | RESET | STOPPED) | Ended::Requested => Ok(Status::Done),
         Ended::Exited(2) => {

@@ -105,10 +105,7 @@ fn measure(args: &CompareArgs, a: &Config, b: &Config) -> Result<Compared, Failu
             blocks.count()
         ));
     }
-    let status = match session.interrupt.signal() {
-        Some(signal) => Status::Interrupted(signal),
-        None => outcome::status_of(&outcome::reports_of_all(&run)),
-    };
+    let status = outcome::status_of(&outcome::reports_of_all(&run));
     let versus = CompareReport {
         version: run.info.version,
         facts: run.info.facts,

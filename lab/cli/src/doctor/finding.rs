@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
-use std::io::{self, Write};
+use std::fmt::{self, Write};
 
 /// Effect of a finding on figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -64,27 +64,27 @@ impl Finding {
 /// Indentation of the text: width of verdict and topic.
 const INDENT: &str = "                     ";
 
-/// Prints one paragraph per finding, wrapped at `width` columns.
-///
-/// # Errors
-/// Writing to `out` fails.
-pub fn print(findings: &[Finding], width: usize, out: &mut impl Write) -> io::Result<()> {
+/// Formats one paragraph per finding, wrapped at `width` columns.
+pub fn text(findings: &[Finding], width: usize) -> String {
+    let mut out = String::new();
     for finding in findings {
-        print_one(finding, width, out)?;
+        // Writing to a String cannot fail.
+        let _ = print_one(finding, width, &mut out);
     }
     let count = |verdict| findings.iter().filter(|f| f.verdict == verdict).count();
     let (problems, notes) = (count(Verdict::Problem), count(Verdict::Note));
     let plural = |n| if n == 1 { "" } else { "s" };
-    writeln!(
+    let _ = writeln!(
         out,
         "\n{problems} problem{}, {notes} note{}, {} ok",
         plural(problems),
         plural(notes),
         count(Verdict::Ok)
-    )
+    );
+    out
 }
 
-fn print_one(finding: &Finding, width: usize, out: &mut impl Write) -> io::Result<()> {
+fn print_one(finding: &Finding, width: usize, out: &mut String) -> fmt::Result {
     let (word, color) = match finding.verdict {
         Verdict::Ok => ("ok", AnsiColor::Green),
         Verdict::Note => ("note", AnsiColor::Yellow),
@@ -122,9 +122,7 @@ mod tests {
     use expect_test::expect;
 
     fn printed(findings: &[Finding]) -> String {
-        let mut out = anstream::StripStream::new(Vec::new());
-        print(findings, 80, &mut out).unwrap();
-        String::from_utf8(out.into_inner()).unwrap()
+        anstream::adapter::strip_str(&text(findings, 80)).to_string()
     }
 
     #[test]

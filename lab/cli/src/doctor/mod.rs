@@ -10,7 +10,7 @@ mod ring0;
 mod settings;
 mod tools;
 
-pub use finding::{print, to_json, Finding, Verdict};
+pub use finding::{text, to_json, Finding, Verdict};
 pub use settings::kind;
 
 use std::collections::BTreeMap;

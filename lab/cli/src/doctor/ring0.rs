@@ -2,9 +2,9 @@
 //! two instructions there.
 
 use crate::parts;
-use std::io::Read;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
+use trapline_environments::tool;
 
 /// Time limit of the probe. Emulated ring 0 takes a tenth of a second.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -16,30 +16,9 @@ pub fn measure(hertz: f64) -> Option<f64> {
 }
 
 fn run_probe() -> Option<String> {
-    let mut child = Command::new(parts::directory().join("trapline-probe"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    end_in_time(&mut child);
-    let mut output = String::new();
-    child.stdout.take()?.read_to_string(&mut output).ok()?;
-    Some(output)
-}
-
-/// Waits for the child, whose output fits into a pipe, and kills it after the limit.
-fn end_in_time(child: &mut Child) {
-    let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        match child.try_wait() {
-            Ok(None) => std::thread::sleep(Duration::from_millis(5)),
-            _ => return,
-        }
-    }
-    // It may have exited since.
-    let _ = child.kill();
-    let _ = child.wait();
+    let mut probe = Command::new(parts::directory().join("trapline-probe"));
+    let output = tool::output_within(&mut probe, PATIENCE).ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Parses the rate from the output of the probe.

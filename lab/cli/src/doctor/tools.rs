@@ -3,7 +3,8 @@
 use super::{Finding, Verdict};
 use crate::parts;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use trapline_environments::tool;
 
 /// A program that Trapline uses.
 struct Tool {
@@ -45,11 +46,7 @@ pub fn examine() -> Vec<Finding> {
 
 /// Returns the first line of `program --version`; `None` if it cannot be run.
 fn version_of(program: &str) -> Option<String> {
-    let output = Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
-        .ok()?;
+    let output = tool::output(Command::new(program).arg("--version")).ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     Some(text.lines().next().unwrap_or_default().trim().to_owned())
 }

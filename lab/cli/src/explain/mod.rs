@@ -10,6 +10,7 @@ use crate::args::{ExplainArgs, ProfileFormat, SymbolSource};
 use crate::failure::{Failure, Status};
 use crate::output_file::OutputFile;
 use crate::session::Session;
+use crate::terminal;
 use clap::ValueEnum;
 use page::{Explained, Page};
 use std::collections::BTreeSet;
@@ -100,12 +101,12 @@ fn note_nameless(page: &Page<'_>) {
             .filter(|item| item.function.is_nameless());
         let share = nameless.map(|item| item.insn).sum::<f64>() / profile.total;
         if share >= NAMELESS {
-            anstream::eprintln!(
+            terminal::print_error(&format!(
                 "note: {:.1}% of {} in {config} are functions without a name: --symbols fetch \
                  downloads debug symbols, --debug-dir names a directory with them",
                 share * 100.0,
                 names::path(page.op),
-            );
+            ));
         }
     }
 }
@@ -115,11 +116,11 @@ fn note_without_lines(page: &Page<'_>) {
     for explained in page.explained() {
         let sources = explained.profile.sources.as_ref();
         if sources.is_some_and(|sources| sources.functions.is_empty()) {
-            anstream::eprintln!(
+            terminal::print_error(&format!(
                 "note: there is no debug information of {}: --symbols fetch downloads it, --debug-dir names \
                  a directory with it",
                 page.title(explained),
-            );
+            ));
         }
     }
 }
@@ -270,6 +271,6 @@ fn unmeasured(counted: &ProfiledRun, op: Op, config: &Config) -> Failure {
 }
 
 fn or_note(page: Result<Page<'_>, Failure>) -> Option<Page<'_>> {
-    page.inspect_err(|failure| anstream::eprintln!("note: {failure}"))
+    page.inspect_err(|failure| terminal::print_error(&format!("note: {failure}")))
         .ok()
 }

@@ -57,6 +57,13 @@ fn of_functions(row: &Row) -> String {
 fn outcome(row: &Row, causes: &str) -> Outcome {
     let outcome = match row.verdict {
         Verdict::Same | Verdict::Tolerated => return Outcome::Passed,
+        Verdict::Skipped => {
+            return Outcome::Skipped(Remark {
+                kind: row.verdict.name().to_owned(),
+                message: row.reason.clone().unwrap_or_default(),
+                text: String::new(),
+            })
+        }
         Verdict::Undetermined => Outcome::Broken,
         Verdict::Changed | Verdict::Vanished | Verdict::Appeared => Outcome::Failed,
     };

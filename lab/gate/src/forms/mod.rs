@@ -58,16 +58,25 @@ fn percent(row: &Row) -> String {
 
 /// Returns a line with the result.
 fn verdict(comparison: &Comparison) -> String {
-    let total = comparison.rows.len();
+    let skipped = comparison.count(Verdict::Skipped);
+    let total = comparison.rows.len() - skipped;
     let changed = comparison.changes().count();
     let tolerated = comparison.count(Verdict::Tolerated);
     let within = match tolerated {
         0 => String::new(),
         _ => format!(", {tolerated} of them within their tolerance"),
     };
+    let left_out = match skipped {
+        0 => String::new(),
+        1 => "; 1 operation is skipped".to_owned(),
+        _ => format!("; {skipped} operations are skipped"),
+    };
     match changed {
-        0 => format!("same: {} as in the baseline{within}", figures_of(total)),
-        _ => format!("changed: {changed} of {}", figures_of(total)),
+        0 => format!(
+            "same: {} as in the baseline{within}{left_out}",
+            figures_of(total)
+        ),
+        _ => format!("changed: {changed} of {}{left_out}", figures_of(total)),
     }
 }
 

@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use trapline_environments::tool;
 
 /// Interval at which a build is polled.
 const POLL: Duration = Duration::from_millis(20);
@@ -32,7 +33,9 @@ pub fn build(
     let failed = |error: io::Error| Failure::new(format!("cannot start a build: {error}"));
     let mut log = tempfile::tempfile().map_err(failed)?;
     let both = || log.try_clone().map(Stdio::from);
-    let mut child = Command::new("sh")
+    let mut shell = Command::new("sh");
+    tool::die_with_parent(&mut shell);
+    let mut child = shell
         .args(["-c", command])
         .current_dir(directory)
         .stdin(Stdio::null())

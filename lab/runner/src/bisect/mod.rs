@@ -103,7 +103,7 @@ impl Bench<'_> {
     fn figures_of_end(&mut self, commit: &Commit) -> Result<Summary, Failure> {
         let about_commit = |failure: Failure| failure.about(commit.short());
         let summary = self.figures(commit)?.map_err(about_commit)?;
-        exact::require_figures(&summary).map_err(about_commit)?;
+        exact::require_figures(&summary, &self.environments).map_err(about_commit)?;
         Ok(summary)
     }
 
@@ -286,7 +286,9 @@ fn trial(sought: &Row, row: Option<&Row>) -> (Trial, String) {
         // Like the first commit, it has no such figure.
         None => (Trial::Unchanged, String::new()),
         Some(row) => match row.verdict {
-            Verdict::Same | Verdict::Tolerated => (Trial::Unchanged, String::new()),
+            Verdict::Same | Verdict::Tolerated | Verdict::Skipped => {
+                (Trial::Unchanged, String::new())
+            }
             Verdict::Undetermined => (Trial::Untestable, reason(row)),
             // A temporary failure is not the sought change.
             Verdict::Vanished if sought.verdict != Verdict::Vanished => {

@@ -4,6 +4,7 @@ use crate::failure::{Failure, Status};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
+use trapline_environments::tool;
 
 /// The user's repository.
 pub struct Repository {
@@ -187,7 +188,10 @@ fn parse(line: &str) -> Commit {
 /// Returns the output of git, or its error. Runs no hooks, and ignores the environment of a surrounding
 /// git: this may run in a hook.
 fn git(directory: &Path, words: &[&str]) -> Result<String, String> {
-    let output = Command::new("git")
+    let mut command = Command::new("git");
+    // Not stopped on request: it removes what a stopped search has made.
+    tool::die_with_parent(&mut command);
+    let output = command
         .args([
             "-c",
             "core.hooksPath=/dev/null",

@@ -84,8 +84,7 @@ impl Profiler<'_> {
                 return Err(Failure::from(unavailable).about(&config.to_string()));
             }
         }
-        let counters = Counters::find(inventory, configs, self.stacks);
-        let counters = counters.map_err(|error| interrupt.explain(error))?;
+        let counters = Counters::find(inventory, configs, self.stacks)?;
         let request = Request {
             exact_boots: self.boots,
             ..run::exact_request(configs, operations, inventory)

@@ -11,7 +11,7 @@ use std::process::Command;
 use trapline_host::cache::Kind;
 use trapline_host::draft::WorkDirectory;
 use trapline_host::package::{self, by_package, KnownPackages};
-use trapline_host::{Cache, Error};
+use trapline_host::{private, tool, Cache, Error};
 
 /// A downloaded Xen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,7 +212,7 @@ fn is_library(package: &str) -> bool {
 fn download(cache: &Cache) -> Result<Xen, Error> {
     let packages = Packages::known()?;
     let place = cache.of(Kind::Xen);
-    fs::create_dir_all(&place).map_err(Error::file(&place))?;
+    private::create_directory(&place)?;
     let work = WorkDirectory::create(&place)?;
     package::download(packages.all().into_iter(), work.path())?;
     let unpacked = package::unpack_all(work.path(), &packages.hypervisor)?;
@@ -296,13 +296,9 @@ pub fn libraries(xen: &Xen, programs: &[&str], loader: &str) -> Result<BTreeSet<
     let mut all = BTreeSet::new();
     for name in programs {
         let program = xen.program(name);
-        let output = Command::new(loader)
-            .arg("--library-path")
-            .arg(xen.libraries())
-            .arg("--list")
-            .arg(&program)
-            .output()
-            .map_err(Error::file(loader))?;
+        let mut command = Command::new(loader);
+        let command = command.arg("--library-path").arg(xen.libraries());
+        let output = tool::output(command.arg("--list").arg(&program))?;
         if !output.status.success() {
             let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             let error = io::Error::other(format!("its libraries are not all here: {words}"));

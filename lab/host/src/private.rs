@@ -1,0 +1,238 @@
+//! Directories and files that no other user can change.
+//!
+//! Programs of the cache are executed, figures of the store are compared, and the configuration names commands. So each
+//! of them belongs to this user or to root, or the user has named it, and no other user can write it.
+
+use crate::Error;
+use std::fs::{self, DirBuilder, Metadata};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Origin of a path, which decides whether another user may own it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// An option names it: anybody may own it.
+    Option,
+    /// It is in a directory that an XDG variable names: the owner of that directory may own it.
+    Variable,
+    /// It is in the home directory: this user owns it.
+    Home,
+}
+
+/// Mode bits that let the group or everybody write.
+const WRITABLE: u32 = 0o022;
+
+/// Mode bit of a directory in which only the owner of a file can remove it.
+const STICKY: u32 = 0o1000;
+
+/// Files that SQLite reads beside a store.
+const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
+
+/// Returns the directory `trapline` in the one that `variable` names, or in `folder` of the home directory. The XDG base
+/// directory specification ignores relative paths.
+///
+/// # Errors
+/// Neither `variable` nor `HOME` is an absolute path.
+pub fn user_directory(variable: &str, folder: &str) -> Result<(PathBuf, Origin), Error> {
+    let absolute = |variable| {
+        let path = PathBuf::from(std::env::var_os(variable)?);
+        path.is_absolute().then_some(path)
+    };
+    let named = absolute(variable).map(|base| (base, Origin::Variable));
+    let home = || Some((absolute("HOME")?.join(folder), Origin::Home));
+    let (base, origin) = named.or_else(home).ok_or_else(|| {
+        Error::missing(
+            format!("no directory for trapline: neither {variable} nor HOME is an absolute path"),
+            format!("set {variable} to a directory that only you can write"),
+        )
+    })?;
+    Ok((base.join("trapline"), origin))
+}
+
+/// Checks that no other user can change a file or directory. One that does not exist, or cannot be examined and thus not be
+/// opened, passes.
+///
+/// # Errors
+/// Another user owns it, and `origin` does not permit that; or the group or everybody can write it.
+pub fn check(path: &Path, origin: Origin) -> Result<(), Error> {
+    let is_free = match origin {
+        Origin::Option => true,
+        Origin::Variable => !fs::metadata(parent(path)).is_ok_and(|about| is_writable(&about)),
+        Origin::Home => false,
+    };
+    // The link itself, if it is one, and its target.
+    for about in [fs::symlink_metadata(path), fs::metadata(path)] {
+        let Ok(about) = about else {
+            return Ok(());
+        };
+        if !is_free && !is_ours(about.uid()) {
+            return Err(foreign(path, about.uid()));
+        }
+        if !about.is_symlink() && is_writable(&about) {
+            return Err(writable(path, about.mode()));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no other user can change a store, its directory, or the files that SQLite reads beside it. In a sticky
+/// directory such as /tmp others can add such files, but not replace a store. What is no regular file is no store, and passes.
+///
+/// # Errors
+/// See [`check`].
+pub fn check_store(path: &Path, origin: Origin) -> Result<(), Error> {
+    if fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Ok(());
+    }
+    let directory = parent(path);
+    match fs::metadata(directory) {
+        Ok(about) if origin == Origin::Option && about.mode() & STICKY != 0 => {}
+        _ => check(directory, origin)?,
+    }
+    check(path, origin)?;
+    let owner = fs::metadata(path).ok().map(|about| about.uid());
+    for suffix in COMPANIONS {
+        let mut companion = path.as_os_str().to_owned();
+        companion.push(suffix);
+        let companion = PathBuf::from(companion);
+        let found = fs::symlink_metadata(&companion).ok();
+        if let Some(found) = found.filter(|it| !is_ours(it.uid()) && Some(it.uid()) != owner) {
+            return Err(foreign(&companion, found.uid()));
+        }
+        check(&companion, Origin::Option)?;
+    }
+    Ok(())
+}
+
+/// Creates a directory and those above it, for this user only.
+///
+/// # Errors
+/// It cannot be created.
+pub fn create_directory(path: &Path) -> Result<(), Error> {
+    let mut builder = DirBuilder::new();
+    let created = builder.recursive(true).mode(0o700).create(path);
+    created.map_err(Error::file(path))
+}
+
+fn parent(path: &Path) -> &Path {
+    let parent = path.parent().unwrap_or(path);
+    match parent.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => parent,
+    }
+}
+
+fn is_ours(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
+fn is_writable(about: &Metadata) -> bool {
+    about.mode() & WRITABLE != 0
+}
+
+fn foreign(path: &Path, uid: u32) -> Error {
+    Error::missing(
+        format!("{}: it belongs to another user, uid {uid}", path.display()),
+        "remove it, or name another place: XDG_CACHE_HOME for the cache, --store for a store",
+    )
+}
+
+fn writable(path: &Path, mode: u32) -> Error {
+    let (path, mode) = (path.display(), mode & 0o7777);
+    Error::missing(
+        format!("{path}: other users can write it, mode {mode:04o}"),
+        format!("chmod go-w {path}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{chown, symlink, PermissionsExt};
+
+    /// A user without files.
+    const STRANGER: u32 = 54_321;
+
+    const ORIGINS: [Origin; 3] = [Origin::Option, Origin::Variable, Origin::Home];
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// Returns a directory of mode 0700 with an entry of each kind.
+    fn entries() -> (tempfile::TempDir, [PathBuf; 2]) {
+        let place = tempfile::tempdir().unwrap();
+        let paths = ["directory", "file"].map(|name| place.path().join(name));
+        create_directory(&paths[0]).unwrap();
+        fs::write(&paths[1], "").unwrap();
+        set_mode(&paths[1], 0o644);
+        (place, paths)
+    }
+
+    #[test]
+    fn entries_that_others_can_write_are_refused_wherever_their_name_is_from() {
+        let (place, paths) = entries();
+        for path in &paths {
+            let link = place.path().join("link");
+            symlink(path, &link).unwrap();
+            for mode in 0..=0o1777 {
+                let is_safe = mode & 0o022 == 0;
+                set_mode(path, mode);
+                for origin in ORIGINS {
+                    for named in [path, &link] {
+                        assert_eq!(check(named, origin).is_ok(), is_safe, "{mode:o} {origin:?}");
+                    }
+                }
+            }
+            set_mode(path, 0o757);
+            let error = check(path, Origin::Option).unwrap_err();
+            let remedy = format!("chmod go-w {}", path.display());
+            assert_eq!(error.remedy(), Some(&remedy[..]));
+            fs::remove_file(link).unwrap();
+        }
+        assert!(check(&place.path().join("missing"), Origin::Home).is_ok());
+    }
+
+    #[test]
+    fn entries_of_others_are_refused_unless_they_are_named() {
+        let (place, paths) = entries();
+        if chown(&paths[0], Some(STRANGER), None).is_err() {
+            return; // Only root can give files away.
+        }
+        chown(&paths[1], Some(STRANGER), None).unwrap();
+        let link = place.path().join("link");
+        symlink(&paths[0], &link).unwrap();
+        for path in paths.iter().chain([&link]) {
+            let allowed = ORIGINS.map(|origin| check(path, origin).is_ok());
+            assert_eq!(allowed, [true, true, false], "{}", path.display());
+        }
+        // Anybody can make a directory there.
+        set_mode(place.path(), 0o1777);
+        let allowed = ORIGINS.map(|origin| check(&paths[0], origin).is_ok());
+        assert_eq!(allowed, [true, false, false]);
+    }
+
+    #[test]
+    fn a_store_beside_which_others_put_files_is_refused() {
+        let (place, [_, store]) = entries();
+        let journal = place.path().join("file-journal");
+        fs::write(&journal, "").unwrap();
+        for origin in ORIGINS {
+            set_mode(&journal, 0o644);
+            assert!(check_store(&store, origin).is_ok());
+            set_mode(&journal, 0o666);
+            assert!(check_store(&store, origin).is_err());
+        }
+        set_mode(&journal, 0o644);
+        for (mode, allowed) in [(0o777, [false; 3]), (0o1777, [true, false, false])] {
+            set_mode(place.path(), mode);
+            let found = ORIGINS.map(|origin| check_store(&store, origin).is_ok());
+            assert_eq!(found, allowed, "{mode:o}");
+        }
+        if chown(&journal, Some(STRANGER), None).is_ok() {
+            assert!(check_store(&store, Origin::Option).is_err());
+            chown(&store, Some(STRANGER), None).unwrap();
+            assert!(check_store(&store, Origin::Option).is_ok());
+        }
+    }
+}
