@@ -147,9 +147,9 @@ impl Guest {
         let (card, backend) = external::connect(&source, &spec, &memory).unwrap();
         let place = slot_resources(0).unwrap();
         let slot = Arc::new(Slot::new(&vm, place, &memory, card).unwrap());
-        let link = Link::new(backend, &slot, &memory, pairs).unwrap();
+        let mut link = Link::new(backend, &slot, &memory, pairs).unwrap();
         let served = Arc::clone(&slot);
-        let serve = move || external::serve(&served, link);
+        let serve = move || external::serve(&served, &mut link);
         threads::spawn("net0", Role::NetExternal, true, serve).unwrap();
         Self { vm, slot }
     }

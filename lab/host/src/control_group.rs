@@ -212,7 +212,7 @@ mod tests {
                 assert_eq!(most(&groups, kill), kills);
             }
         }
-        let outer = PathBuf::from(second.path().join("a"));
+        let outer = second.path().join("a");
         let stopped = most(&[outer], |group| {
             field_of(&read(group.join("cpu.stat")), "nr_throttled")
         });
