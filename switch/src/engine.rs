@@ -60,7 +60,7 @@ fn add(counters: &[Counter; 2], counts: [u64; 2]) {
 }
 
 impl Engine {
-    /// Creates the engine of a handle, with what the frames of each port may do.
+    /// Creates the engine of a handle, with the restrictions of each port.
     ///
     /// # Errors
     /// The kernel refuses to wait for events, or two ports have the same fixed address.

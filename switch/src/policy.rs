@@ -1,12 +1,12 @@
-//! What the frames of a port may do, and the form in which a command line says it.
+//! Restrictions of a port's addresses and destinations, and their form on a command line.
 
 use crate::frame::Mac;
 use std::str::FromStr;
 
-/// What the frames of a port may do.
+/// Restrictions of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Its only address: it sends from no other, and no other port from this one.
+    /// Its only address: it sends from no other one, and other ports do not send from it.
     pub mac: Option<Mac>,
     /// No frame goes to or comes from another isolated port.
     pub is_isolated: bool,
@@ -25,7 +25,7 @@ impl Policy {
 pub struct PortArgument {
     /// The name. It may contain commas.
     pub name: String,
-    /// What follows it.
+    /// Its options.
     pub policy: Policy,
 }
 

@@ -19,7 +19,7 @@ const EMPTY: u64 = 0;
 /// Second of the last frame of a fixed address.
 const FIXED: u32 = u32::MAX;
 
-/// What became of the address of a frame.
+/// Result of learning an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learnt {
     /// It is known.

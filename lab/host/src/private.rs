@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Origin of a path, which decides whether another user may own it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// An option names it: anybody may own it.
+    /// An option names it: any user may own it.
     Option,
     /// It is in a directory that an XDG variable names: the owner of that directory may own it.
     Variable,
@@ -206,7 +206,7 @@ mod tests {
             let allowed = ORIGINS.map(|origin| check(path, origin).is_ok());
             assert_eq!(allowed, [true, true, false], "{}", path.display());
         }
-        // Anybody can make a directory there.
+        // Any user can make a directory there.
         set_mode(place.path(), 0o1777);
         let allowed = ORIGINS.map(|origin| check(&paths[0], origin).is_ok());
         assert_eq!(allowed, [true, false, false]);

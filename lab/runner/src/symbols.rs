@@ -42,7 +42,7 @@ pub type Components = BTreeSet<String>;
 pub type Executed = BTreeSet<AddressSpace>;
 
 /// Reads the symbols of `config`, of the boots with these operations. Missing debug files of the components `fetched` are
-/// downloaded. Where only a machine tells the addresses of a kernel, it is booted if the kernel was `executed`.
+/// downloaded. The addresses of a kernel are read from a machine, which is booted only if the kernel was `executed`.
 ///
 /// # Errors
 /// A file cannot be read, or the machine does not report where its code lies.

@@ -298,6 +298,15 @@ impl Stream {
         }
     }
 
+    /// Returns the time in which frames on their way arrive, at most, after a switch has read the last one. With the maximum load
+    /// none is lost where there are buffers, but a switch on a busy host may have no CPU.
+    pub fn settling_time(&self) -> Duration {
+        match self.load {
+            Load::Maximum => Duration::from_secs(5),
+            Load::Rate(_) => Duration::from_millis(200),
+        }
+    }
+
     /// Returns true if nothing is on its way. Frames that were given up may still arrive: the switch may have had no CPU.
     pub fn is_settled(&self) -> bool {
         let mut sequences = self.sequences.iter();

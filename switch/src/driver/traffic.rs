@@ -9,9 +9,6 @@ use std::time::{Duration, Instant};
 
 pub use super::stream::{fill, Direction, Flow, Frames, Load, SHORTEST};
 
-/// Time in which frames on their way arrive, at most, after a switch has read the last one.
-const SETTLE: Duration = Duration::from_millis(200);
-
 /// Time in which a switch that runs has read all frames.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -157,7 +154,9 @@ impl<E: Endpoint> Traffic<E> {
     fn settle(&mut self) {
         let start = Instant::now();
         let mut read = start;
-        while self.streams.iter().any(|stream| !stream.is_settled()) && read.elapsed() < SETTLE {
+        let settled = self.streams.iter().map(Stream::settling_time).max();
+        let settled = settled.unwrap_or_default();
+        while self.streams.iter().any(|stream| !stream.is_settled()) && read.elapsed() < settled {
             self.each(|stream, _, receiver| stream.receive(receiver));
             let is_unread = self.endpoints.iter_mut().any(|it| it.unsent() > 0);
             if is_unread && start.elapsed() < PATIENCE {

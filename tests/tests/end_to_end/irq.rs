@@ -128,7 +128,9 @@ fn unsupported_conditions_are_skipped_with_a_reason() {
         ("--env sim/linux --load exits", "measure sim/kvm"),
     ] {
         let result = irq(&place, &format!("{words} --samples 10 --period 1ms"));
-        assert_eq!(result.status, Some(0), "{result:?}");
+        // Nothing is measured, unless the host may use the real-time scheduler.
+        let is_measured = result.status == Some(0) && words.contains("host");
+        assert!(is_measured || result.status == Some(4), "{result:?}");
         let text: Vec<&str> = result.stdout.split_whitespace().collect();
         assert!(
             text.join(" ").contains(reason),

@@ -67,7 +67,7 @@ fn environments_that_cannot_build_report_why() {
     );
     assert!(reason("sim/linux").contains("has one CPU"), "{json:#}");
     let table = kernel_build(&place, "--env qemu-tcg --cpus 1");
-    assert_eq!(table.status, Some(0), "{table:?}");
+    assert_eq!(table.status, Some(4), "{table:?}");
     assert!(
         table
             .stdout

@@ -25,7 +25,7 @@ pub fn exit_status(reason: StopReason) -> i32 {
 /// Longest wait for a reader of standard error, in milliseconds.
 const ERROR_WAIT: libc::c_int = 200;
 
-/// Prints an error. Drops it if nobody reads standard error, for which the end of a VM does not wait.
+/// Prints an error. Drops it if standard error is not read, for which the end of a VM does not wait.
 pub fn print_error(what: &dyn Display) {
     if is_ready(libc::STDERR_FILENO, libc::POLLOUT, ERROR_WAIT) {
         let _ignored = writeln!(io::stderr(), "trapline-vmm: {what}");

@@ -1,9 +1,9 @@
 //! A bounded queue of console output, which a thread of its own writes.
 //!
-//! Whoever queues bytes never waits for the reader: what does not fit is dropped and counted. No lock that others wait for
+//! A thread that queues bytes never waits for the reader: what does not fit is dropped and counted. No lock that others wait for
 //! is held during a write. The thread may wait for the reader for ever; the end of the VM waits for it for a limited time only.
 //!
-//! Where the output is a pipe and its reader is ready, whoever queues bytes writes them without waiting: on a single CPU the
+//! Where the output is a pipe and its reader is ready, the thread that queues bytes writes them without waiting: on a single CPU the
 //! thread would otherwise run during the guest's next measurement.
 
 use super::writer::{Closed, Writer, MAX_WRITE};
@@ -115,7 +115,7 @@ impl OutputQueue {
         Ok(Self(shared))
     }
 
-    /// Appends bytes, all or none of them. Writes them if the reader of a pipe is ready and nobody else writes; the rest is
+    /// Appends bytes, all or none of them. Writes them if the reader of a pipe is ready and no other thread writes; the rest is
     /// left to the thread.
     pub fn push(&self, bytes: &[u8]) {
         let mut queue = self.0.lock();
