@@ -25,6 +25,7 @@ pub mod notify;
 pub mod policy;
 pub mod port;
 mod prefetch;
+pub mod privileges;
 pub mod report;
 pub mod ring;
 pub mod sandbox;

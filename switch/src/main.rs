@@ -3,15 +3,12 @@
 use clap::Parser;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::RawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use trapline_machine::descriptors::close_range;
-use trapline_machine::privileges;
 use trapline_switch::engine::{Engine, Wait};
 use trapline_switch::handle::Handle;
 use trapline_switch::mirror::{self, Mirror};
@@ -19,7 +16,7 @@ use trapline_switch::policy::{Policy, PortArgument};
 use trapline_switch::report;
 use trapline_switch::socket::{self, Address, Source};
 use trapline_switch::tap::Tap;
-use trapline_switch::{control, cpu, fault, sandbox};
+use trapline_switch::{control, cpu, fault, privileges, sandbox};
 
 /// A layer-2 learning switch between guests, whose ports are vhost-user sockets and taps.
 #[derive(Parser)]
@@ -167,9 +164,9 @@ fn open_copies(path: &Path) -> io::Result<File> {
 
 fn run(options: &Options) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
-    close_range(libc::STDERR_FILENO + 1, RawFd::MAX);
+    privileges::close_inherited();
     let opened = options.open()?;
-    privileges::drop_all(None, None).map_err(|error| error.to_string())?;
+    privileges::drop_all().map_err(text)?;
     sandbox::prepare();
     fault::install().map_err(text)?;
     let (mirror, file) = opened.mirror.unzip();

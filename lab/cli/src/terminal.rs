@@ -1,9 +1,9 @@
 //! Standard output: width, colour, character set, and closed pipes.
 
 use crate::args::Color;
-use crate::failure::Failure;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use trapline_runner::Failure;
 
 /// Columns without a terminal.
 const DEFAULT_WIDTH: usize = 80;

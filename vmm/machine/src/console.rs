@@ -15,7 +15,7 @@ use self::frame::Frame;
 use self::queue::Speed;
 use self::writer::{borrow, Closed, Writer, MAX_WRITE};
 use crate::poll::is_ready;
-use crate::settings::{Guest, VmConfig};
+use crate::settings::{Guest, SerialMode, VmConfig};
 use crate::signals;
 use crate::stop::print_error;
 use crate::Failure;
@@ -28,30 +28,6 @@ use trapline_interface::Kicker;
 /// Number of polls for input without wait. Each later one waits for a millisecond, so that a waiting guest
 /// does not use CPU time.
 const SPIN_POLLS: u32 = 1_000;
-
-/// Value of `--serial`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SerialMode {
-    /// Complete lines and frames are written.
-    #[default]
-    Lines,
-    /// Each byte is written.
-    Direct,
-    /// A thread writes at the speed of a serial line.
-    Buffered,
-}
-
-impl SerialMode {
-    /// Parses the option's value.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "lines" => Some(Self::Lines),
-            "direct" => Some(Self::Direct),
-            "buffered" => Some(Self::Buffered),
-            _ => None,
-        }
-    }
-}
 
 /// The console of one VM.
 pub struct Console {

@@ -93,8 +93,8 @@ fn open_null() -> Result<(), Failure> {
     }
 }
 
-/// Closes descriptors `first..=last`, which no object of the process owns. Kernels before Linux 5.9 leave them open.
-pub fn close_range(first: RawFd, last: RawFd) {
+/// Closes `first..=last`. Kernels before Linux 5.9 leave them open.
+fn close_range(first: RawFd, last: RawFd) {
     if first <= last {
         // SAFETY: no object of this process owns a descriptor above the standard ones yet, except those named, which are
         // left out.

@@ -3,7 +3,6 @@
 mod backend;
 mod default;
 
-use crate::console::SerialMode;
 use crate::disk::DiskConfig;
 use crate::net;
 use crate::placement::Placement;
@@ -18,6 +17,30 @@ use trapline_interface::Pages;
 use trapline_interface::Populate::{self, Steps, Whole};
 use trapline_process::{Config, Crossing, Switch};
 use Effect::{Flag, Path, Text};
+
+/// Value of `--serial`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SerialMode {
+    /// Complete lines and frames are written.
+    #[default]
+    Lines,
+    /// Each byte is written.
+    Direct,
+    /// A thread writes at the speed of a serial line.
+    Buffered,
+}
+
+impl SerialMode {
+    /// Parses the option's value.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "lines" => Some(Self::Lines),
+            "direct" => Some(Self::Direct),
+            "buffered" => Some(Self::Buffered),
+            _ => None,
+        }
+    }
+}
 
 /// Text of `--help`.
 pub const HELP: &str = include_str!("settings/help.txt");

@@ -1,7 +1,7 @@
 //! Options that apply to one backend.
 
+use super::SerialMode;
 use super::{Backend, EntryMode, Guest, VmConfig};
-use crate::console::SerialMode;
 use crate::net::Spec;
 use crate::Failure;
 use trapline_interface::Pages;

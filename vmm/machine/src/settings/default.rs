@@ -1,7 +1,7 @@
 //! Defaults of the command line.
 
+use super::SerialMode;
 use super::{Backend, EntryMode, Guest, VmConfig, DEFAULT_MEMORY};
-use crate::console::SerialMode;
 use crate::placement::Placement;
 use std::path::PathBuf;
 use trapline_process::Crossing;
