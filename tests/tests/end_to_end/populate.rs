@@ -158,7 +158,7 @@ fn environments_without_hotplug_are_skipped_with_a_reason() {
     }
     let place = Place::new();
     let result = populate(&place, "--env sim,qemu-tcg --order 0,18");
-    assert_eq!(result.status, Some(0), "{result:?}");
+    assert_eq!(result.status, Some(4), "{result:?}");
     let words: Vec<&str> = result.stdout.split_whitespace().collect();
     let words = words.join(" ");
     assert!(
