@@ -83,8 +83,9 @@ fixtures: build ## Record the guests that tests replay
 	    scripts/freestanding.sh trapline-kernel target/image-slow/trapline-image
 	@scripts/fixtures.sh $(DIST) target/image-slow/trapline-image
 
-bench: build ## Print the figures that the README quotes
+bench: build ## Print the figures that the README quotes, and rates beside a port of the switch that attacks
 	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --release --package trapline-tests --bin figures
+	@$(FUZZ) --quiet --package trapline-switch --test forwarding -- --ignored --nocapture rate_beside_attacks
 
 fuzz: build ## Test the VMM and the switch with 10^7 to 10^8 random inputs (20 minutes)
 	for tests in $(FUZZ_TESTS); do \
