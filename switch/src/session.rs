@@ -196,7 +196,7 @@ impl Session {
         self.start()
     }
 
-    /// Checks that a file is an event: others may leave whoever waits for them or closes them without an answer.
+    /// Checks that a file is an event: a call that waits for another one, or closes it, may never return.
     fn event(&self, file: Option<File>) -> Result<Option<File>> {
         let is_event = |file: &File| self.handle.notifier.is_event(file);
         match file.as_ref().is_none_or(is_event) {

@@ -33,14 +33,8 @@ impl Limited {
         Self {
             memory: least(&groups, memory).filter(|bytes| total.is_none_or(|all| *bytes < all)),
             cpus: least(&groups, quota),
-            stopped: most(&groups, |group| {
-                field_of(&read(group.join("cpu.stat")), "nr_throttled")
-            }),
-            killed: most(&groups, |group| {
-                let [second, first] = ["memory.events", "memory.oom_control"]
-                    .map(|file| field_of(&read(group.join(file)), "oom_kill "));
-                second.or(first)
-            }),
+            stopped: most(&groups, stopped),
+            killed: most(&groups, killed),
             cpu_list: cpu_list.filter(|list| *list != online.trim()),
             has_filter: field("Seccomp:").is_some_and(|mode| mode.trim() == "2"),
         }
@@ -98,6 +92,18 @@ fn memory(group: &Path) -> Option<u64> {
     let [second, first] =
         ["memory.max", "memory.limit_in_bytes"].map(|file| read(group.join(file)));
     second.trim().parse().or_else(|_| first.trim().parse()).ok()
+}
+
+/// Returns the number of periods in which a group had used up its CPU time.
+fn stopped(group: &Path) -> Option<u64> {
+    field_of(&read(group.join("cpu.stat")), "nr_throttled")
+}
+
+/// Returns the number of a group's processes that were killed for lack of memory.
+fn killed(group: &Path) -> Option<u64> {
+    let [second, first] = ["memory.events", "memory.oom_control"]
+        .map(|file| field_of(&read(group.join(file)), "oom_kill "));
+    second.or(first)
 }
 
 /// Returns the least limit of all groups: that of an outer one holds, too.
@@ -204,19 +210,10 @@ mod tests {
                 assert_eq!(groups.len(), 3, "{groups:?}");
                 assert_eq!(least(&groups, quota), Some(cpus));
                 assert_eq!(least(&groups, memory), Some(bytes));
-                let kill = |group: &Path| {
-                    ["memory.events", "memory.oom_control"]
-                        .into_iter()
-                        .find_map(|file| field_of(&read(group.join(file)), "oom_kill "))
-                };
-                assert_eq!(most(&groups, kill), kills);
+                assert_eq!(most(&groups, killed), kills);
             }
         }
-        let outer = second.path().join("a");
-        let stopped = most(&[outer], |group| {
-            field_of(&read(group.join("cpu.stat")), "nr_throttled")
-        });
-        assert_eq!(stopped, 7);
+        assert_eq!(most(&[second.path().join("a")], stopped), 7);
     }
 
     #[test]

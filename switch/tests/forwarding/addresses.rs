@@ -1,23 +1,10 @@
 //! Ports with fixed addresses, and isolated ones.
 
-use crate::common::{next, send, wait_until, Switch, SPLIT};
-use std::process::{Child, Command};
-
-/// Starts a switch whose ports have options.
-fn start(ports: &[(&str, &str)]) -> Switch {
-    let directory = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-switch"));
-    for (port, options) in ports {
-        let path = directory.path().join(port);
-        command.arg(format!("--listen={}{options}", path.display()));
-    }
-    let process: Child = Switch::spawn_by(command, directory.path(), &[], &[]);
-    Switch { process, directory }
-}
+use crate::common::{next, send, start_error, wait_until, Switch, SPLIT};
 
 #[test]
 fn fixed_address_can_neither_be_taken_nor_left() {
-    let switch = start(&[("a", ",mac=02:00:00:00:00:01"), ("b", ""), ("thief", "")]);
+    let switch = Switch::with_ports(&[("a", ",mac=02:00:00:00:00:01"), ("b", ""), ("thief", "")]);
     let mut a = switch.peer("a", SPLIT);
     let mut b = switch.peer("b", SPLIT);
     let mut thief = switch.peer("thief", SPLIT);
@@ -48,7 +35,7 @@ fn fixed_address_can_neither_be_taken_nor_left() {
 
 #[test]
 fn isolated_ports_reach_only_others() {
-    let switch = start(&[("a", ",isolated"), ("b", ",isolated"), ("c", "")]);
+    let switch = Switch::with_ports(&[("a", ",isolated"), ("b", ",isolated"), ("c", "")]);
     let mut a = switch.peer("a", SPLIT);
     let mut b = switch.peer("b", SPLIT);
     let mut c = switch.peer("c", SPLIT);
@@ -66,13 +53,7 @@ fn isolated_ports_reach_only_others() {
 
 #[test]
 fn invalid_and_equal_addresses_are_errors_with_a_remedy() {
-    let of = |words: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-switch"));
-        let output = command.args(words).output().unwrap();
-        assert!(!output.status.success());
-        String::from_utf8(output.stderr).unwrap()
-    };
-    let group = of(&["--listen", "a,mac=01:00:00:00:00:00"]);
+    let group = start_error(&["--listen", "a,mac=01:00:00:00:00:00"]);
     assert!(
         group.contains("01:00:00:00:00:00 is not the address of a card"),
         "{group}"
@@ -82,6 +63,6 @@ fn invalid_and_equal_addresses_are_errors_with_a_remedy() {
         let path = directory.path().join(name);
         format!("--listen={},mac=02:00:00:00:00:01", path.display())
     };
-    let equal = of(&[&port("a"), &port("b")]);
+    let equal = start_error(&[&port("a"), &port("b")]);
     assert!(equal.contains("the same fixed address\nhelp: "), "{equal}");
 }

@@ -29,6 +29,18 @@ impl Switch {
         Self { process, directory }
     }
 
+    /// Starts a switch whose ports have options, such as `,isolated`.
+    pub fn with_ports(ports: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-switch"));
+        for (port, options) in ports {
+            let path = directory.path().join(port);
+            command.arg(format!("--listen={}{options}", path.display()));
+        }
+        let process = Self::spawn_by(command, directory.path(), &[], &[]);
+        Self { process, directory }
+    }
+
     pub fn spawn(directory: &Path, ports: &[&str], options: &[&str]) -> Child {
         let command = Command::new(env!("CARGO_BIN_EXE_trapline-switch"));
         Self::spawn_by(command, directory, ports, options)
@@ -125,6 +137,14 @@ pub fn send(peer: &mut Peer, to: u8, from: u8, size: usize) {
         size
     });
     assert_eq!(sent, 1);
+}
+
+/// Runs a switch that cannot start. Returns its message.
+pub fn start_error(options: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-switch"));
+    let output = command.args(options).output().unwrap();
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
 }
 
 /// Runs `trapline-traffic` and returns what it prints.

@@ -2,7 +2,6 @@
 
 use crate::common::{wait_until, Switch, SPLIT};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use trapline_switch::driver::hostile::Hostile;
@@ -17,7 +16,7 @@ const STEPS: u64 = 200;
 
 const EIGHT_PAIRS: Setup = Setup { pairs: 8, ..SPLIT };
 
-/// Attacks a port until it is told to stop. Counts its steps.
+/// Attacks a port while the function, which is called before each step, returns true.
 type Attack = fn(&Path, &mut dyn FnMut() -> bool);
 
 /// All attacks.
@@ -81,17 +80,11 @@ fn truncate(path: &Path, next: &mut dyn FnMut() -> bool) {
 
 /// Starts a switch with two ports of fixed addresses and a third one.
 fn start() -> Switch {
-    let directory = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-switch"));
-    for (name, station) in [("a", 1), ("b", 2)] {
-        let path = directory.path().join(name);
-        command.arg(format!(
-            "--listen={},mac=02:00:00:00:00:0{station}",
-            path.display()
-        ));
-    }
-    let process = Switch::spawn_by(command, directory.path(), &["c"], &[]);
-    Switch { process, directory }
+    Switch::with_ports(&[
+        ("a", ",mac=02:00:00:00:00:01"),
+        ("b", ",mac=02:00:00:00:00:02"),
+        ("c", ""),
+    ])
 }
 
 fn traffic(switch: &Switch, load: Load) -> Traffic<Peer> {

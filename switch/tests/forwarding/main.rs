@@ -9,7 +9,7 @@ mod messages;
 mod mirror;
 mod taps;
 
-use common::{measure, next, send, wait_until, Switch, PACKED, SPLIT};
+use common::{measure, next, send, start_error, wait_until, Switch, PACKED, SPLIT};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -259,21 +259,15 @@ fn idle_switch_with_eight_guests_uses_less_than_a_percent_of_a_cpu() {
 
 #[test]
 fn socket_that_cannot_be_opened_is_an_error_with_a_remedy() {
-    let output = |options: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-switch"));
-        let output = command.args(options).output().unwrap();
-        assert!(!output.status.success());
-        String::from_utf8(output.stderr).unwrap()
-    };
-    let error = output(&["--listen", "/nonexistent/a"]);
+    let error = start_error(&["--listen", "/nonexistent/a"]);
     assert!(
         error.contains("/nonexistent/a") && error.contains("\nhelp: "),
         "{error}"
     );
-    assert!(output(&[]).contains("help: --listen SOCKET"));
+    assert!(start_error(&[]).contains("help: --listen SOCKET"));
     let switch = Switch::start(&["a"], &[]);
     let taken = switch.path("a");
-    assert!(output(&["--listen", taken.to_str().unwrap()]).contains("a"));
+    assert!(start_error(&["--listen", taken.to_str().unwrap()]).contains("a"));
 }
 
 #[test]

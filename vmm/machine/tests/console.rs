@@ -1,4 +1,4 @@
-//! Consoles that nobody reads, that are read slowly, whose disk is full or whose reader is gone: the control socket answers,
+//! Consoles that are not read, that are read slowly, whose disk is full or whose reader is gone: the control socket answers,
 //! and the VM ends.
 
 use crate::common::{await_end, no_kvm, signal, ImageFile, SPIN_POLLS};

@@ -288,7 +288,7 @@ mod tests {
         let mut arrived = vec![0; sent.len()];
         reader.read_exact(&mut arrived).unwrap();
         assert!(arrived == sent);
-        // Nobody else writes now: these bytes are in the pipe before the call returns.
+        // No other thread writes now: these bytes are in the pipe before the call returns.
         queue.drain(|| false);
         queue.push(b"record");
         let mut record = [0; 6];
