@@ -24,8 +24,8 @@ FUZZ := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --re
 # Packages and test programs with ignored tests: those that boot whole machines, and
 # those that take millions of random inputs, whose short forms every test run has.
 SLOW_TESTS := trapline-switch:vmm trapline-tests:end_to_end
-FUZZ_TESTS := trapline-emulation:random trapline-process:hostile trapline-switch:fuzz \
-	trapline-switch:forwarding
+FUZZ_TESTS := trapline-emulation:random trapline-monitor:all trapline-process:hostile trapline-abi:stream \
+	trapline-protocol:damaged trapline-switch:fuzz trapline-switch:forwarding
 
 BASELINES := baselines
 

@@ -172,6 +172,46 @@ proptest! {
     }
 }
 
+/// Ten million damaged frames, each before one that arrives.
+#[test]
+#[ignore = "slow: make fuzz"]
+fn damaged_frames_cost_no_other() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut decoder = Decoder::new();
+    let whole = OwnedRecord {
+        shape: 8,
+        numbers: [0; 4],
+        small: 0,
+        bytes: Vec::new(),
+        at: 7,
+    };
+    let whole = frame(&whole);
+    for _ in 0..10_000_000 {
+        let hurt = OwnedRecord {
+            shape: random.u8(..),
+            numbers: [(); 4].map(|()| random.u64(..)),
+            small: random.u16(..),
+            bytes: (0..random.usize(..40)).map(|_| random.u8(..)).collect(),
+            at: random.u64(..),
+        };
+        let mut bytes = frame(&hurt);
+        let at = random.usize(..bytes.len());
+        bytes[at] ^= random.u8(1..);
+        let mut records = 0;
+        let mut sink = |item: Item<'_>| match item {
+            Item::Record(record, at) => {
+                assert_eq!((record, at), (Record::Done, 7), "{hurt:?}");
+                records += 1;
+            }
+            Item::Text(_) | Item::Damaged => {}
+        };
+        decoder.feed(&bytes, &mut sink);
+        decoder.feed(&whole, &mut sink);
+        decoder.finish(&mut sink);
+        assert_eq!(records, 1, "{hurt:?}");
+    }
+}
+
 #[test]
 fn the_longest_text_and_relay_fit() {
     let text = "x".repeat(MAX_TEXT);

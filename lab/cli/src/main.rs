@@ -87,9 +87,8 @@ fn report_usage(error: &clap::Error, invalid: &[Failure]) -> Status {
             failure::print(&failure)
         }
         None => {
-            // A closed pipe is not an error.
-            let _ = error.print();
-            Status::Done
+            let printed = terminal::print_styled(&error.render().ansi().to_string());
+            printed.map_or_else(|failure| failure::print(&failure), |()| Status::Done)
         }
     }
 }

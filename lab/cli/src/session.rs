@@ -30,14 +30,26 @@ impl Session {
     /// Opens a session whose runs are stored.
     ///
     /// # Errors
-    /// Signal handlers cannot be installed.
+    /// Signal handlers cannot be installed, or a fact is given twice.
     pub fn open(options: &RunOptions, inventory: Inventory) -> Result<Self, Failure> {
         let mut session = Self::without_store(inventory, options.timeout, options.quiet)?;
         session.progress.begin("checking environments");
         let noise = NoiseSampler::begin();
         session.host_facts = doctor::facts();
         session.host_noise = noise.end();
-        session.user_facts = options.facts.iter().cloned().collect();
+        for (name, value) in &options.facts {
+            if session
+                .user_facts
+                .insert(name.clone(), value.clone())
+                .is_some()
+            {
+                let help = "give each fact once";
+                return Err(Failure::usage(
+                    format!("--fact {name} was given twice"),
+                    help,
+                ));
+            }
+        }
         Ok(session)
     }
 

@@ -60,6 +60,7 @@ pub fn boot(
         environment: environment.id(),
         replicate: planned.replicate,
         unit_per_tick,
+        memory_mib: planned.guest.memory_mib,
     };
     let facts = initial_facts(environment, planned, &work.job);
     let mut recorder = Recorder::new(info, planned.boot_job.run, facts, progress);

@@ -29,6 +29,8 @@ pub struct BootInfo {
     pub replicate: u32,
     /// Nanoseconds or instructions per tick of both clocks.
     pub unit_per_tick: f64,
+    /// Memory that the guest was to have, in MiB.
+    pub memory_mib: u32,
 }
 
 /// Reason and fact for a VMM that had to be killed.
@@ -37,6 +39,10 @@ const OUTLIVED_GUEST: &str = "the VMM did not exit with its guest, and was kille
 /// Reason for the failure of operations that need the offset of the guest's clock.
 const NO_OFFSET: &str = "the offset between the guest's clock and the host's is unknown here, \
     and with it the lateness of interrupts of the host's timer";
+
+/// Memory, in bytes, of which a guest reports at least half: a kernel keeps a part of it for itself, and the image uses
+/// the largest range below 4 GiB.
+const MOST_COMPARED: u64 = 3 << 30;
 
 /// Bytes of log kept per boot.
 const MAX_LOG: usize = 256 << 10;
@@ -56,6 +62,8 @@ pub struct Recorder<'a> {
     log: String,
     problems: Vec<String>,
     outlived_guest: bool,
+    /// Why figures of this boot are not those that were asked for.
+    wrong_memory: Option<String>,
     progress: &'a mut dyn FnMut(Progress),
 }
 
@@ -77,6 +85,7 @@ impl<'a> Recorder<'a> {
             log: String::new(),
             problems: Vec::new(),
             outlived_guest: false,
+            wrong_memory: None,
             progress,
         }
     }
@@ -100,6 +109,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn finish_boot_operations(&mut self, unreached: &str) {
+        let unreached = self.wrong_memory.as_deref().unwrap_or(unreached);
         for op in Workload::Boot.operations() {
             if self.boot_operations & op.bit() == 0 {
                 continue;
@@ -213,6 +223,18 @@ impl<'a> Recorder<'a> {
         operation
     }
 
+    /// Returns what is wrong if the guest reports other memory than it was to have.
+    fn wrong_memory(&self, report: &GuestReport) -> Option<String> {
+        let memory = report.hello?.memory;
+        let asked = u64::from(self.info.memory_mib) << 20;
+        let fits = (asked.min(MOST_COMPARED) / 2..=asked).contains(&memory);
+        let is_set = self.info.environment.has_configurable_memory();
+        (is_set && !fits).then(|| {
+            let (mib, asked) = (memory >> 20, self.info.memory_mib);
+            format!("the guest has {mib} MiB of memory, and was to have {asked} MiB")
+        })
+    }
+
     /// Adds the CPU time that the VMM reports. On an exact clock it is the only measure of CPU time, and
     /// shows the cost of polling.
     fn add_cpu_time(&mut self, launch: &FinishedLaunch) {
@@ -322,15 +344,21 @@ impl SampleSink for Recorder<'_> {
             self.fact("custom-vmm-end", OUTLIVED_GUEST.to_owned());
         }
         let stages = self.stages(&launch);
+        let wrong_memory = self.wrong_memory(&launch.report);
         let is_requested = |op: Op| launch.report.requested & op.bit() != 0;
         let has_boot_operations = Workload::Boot.operations().any(is_requested);
-        if has_boot_operations && launch.report.end == EndState::Done {
+        let is_done = launch.report.end == EndState::Done && wrong_memory.is_none();
+        if has_boot_operations && is_done {
             self.add_boot_samples(&stages);
         }
         for operation in &launch.report.operations {
-            let operation = self.with_host_time(operation.clone(), &launch);
+            let mut operation = self.with_host_time(operation.clone(), &launch);
+            if let (Outcome::Measured { .. }, Some(reason)) = (&operation.outcome, &wrong_memory) {
+                operation.outcome = Outcome::Failed(reason.clone());
+            }
             self.operations.push(operation);
         }
+        self.wrong_memory = self.wrong_memory.take().or(wrong_memory);
         self.launches.push(Launch {
             timeline: self.timeline(&stages, launch.exec),
             counters: counters(&launch),

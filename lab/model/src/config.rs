@@ -21,6 +21,9 @@ pub enum InvalidConfig {
     /// There is no such environment.
     #[error(transparent)]
     Environment(#[from] names::UnknownName),
+    /// A colon without a setting behind it.
+    #[error("no setting behind '{0}:': add one, or leave the colon out")]
+    NoSetting(String),
     /// A setting is unknown, or its value invalid.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
@@ -65,10 +68,17 @@ impl FromStr for Config {
     type Err = InvalidConfig;
 
     fn from_str(text: &str) -> Result<Self, InvalidConfig> {
-        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let (name, settings) = match text.split_once(':') {
+            Some((name, settings)) => (name, Some(settings)),
+            None => (text, None),
+        };
+        let environment = names::environment(name)?;
+        if settings == Some("") {
+            return Err(InvalidConfig::NoSetting(name.to_owned()));
+        }
         let config = Self {
-            environment: names::environment(name)?,
-            overrides: settings.parse()?,
+            environment,
+            overrides: settings.unwrap_or_default().parse()?,
         };
         match config.overrides.unsupported_setting(config.environment) {
             Some(unsupported) => Err(unsupported.into()),
@@ -100,9 +110,11 @@ mod tests {
     #[test]
     fn invalid_configurations_are_rejected_with_the_remedy() {
         let message = |text: &str| text.parse::<Config>().unwrap_err().to_string();
-        let messages = ["qemu-kmv", "kvm:memory=little", "host:memory=1G"].map(message);
+        let texts = ["qemu-kmv", "kvm:", "kvm:memory=little", "host:memory=1G"];
+        let messages = texts.map(message);
         expect![[r#"
             unknown environment 'qemu-kmv'; did you mean 'qemu-kvm'?
+            no setting behind 'kvm:': add one, or leave the colon out
             invalid setting: memory=little: expected a size like 512M or 2G
             setting 'memory' is not supported by host: leave it out, or choose from kvm, process, qemu-kvm, qemu-tcg, custom, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/kvm, sim/kvm-user-apic, sim/process, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux, sim/kvm/kvm, sim/kvm/kvm/kvm, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim/custom, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh, sim-vmx/xen/trapline"#]].assert_eq(&messages.join("\n"));
     }

@@ -14,6 +14,9 @@ use trapline_abi::{Job, OpSet, Workload};
 /// Valid periods, in nanoseconds.
 pub const PERIODS: std::ops::RangeInclusive<u64> = 100_000..=1_000_000_000;
 
+/// Error for a period that is not among [`PERIODS`].
+pub const EXPECTED_PERIOD: &str = "expected a period from 100us to 1s";
+
 /// Largest number of expiries of one timer: each is kept in memory.
 pub const MOST_EXPIRIES: u32 = 4_000_000;
 

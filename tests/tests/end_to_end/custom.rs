@@ -135,6 +135,22 @@ fn flooding_vmm_is_killed() {
 }
 
 #[test]
+fn vmm_with_other_memory_is_reported() {
+    if !has_qemu("a VMM with other memory") {
+        return;
+    }
+    let vmm = qemu(TRANSLATED, "{image}").replace("{memory}", "64");
+    let result = run(&Place::new(), "custom", &vmm, "basic/getpid,boot/main");
+    assert_eq!(result.status, Some(1), "{result:?}");
+    let json = result.json();
+    for operation in ["getpid", "main"] {
+        let reason = cell(&json, "custom", operation)["failed"].as_str();
+        let expected = "MiB of memory, and was to have";
+        assert!(reason.is_some_and(|it| it.contains(expected)), "{json:#}");
+    }
+}
+
+#[test]
 fn hanging_vmm_on_the_simulated_machine_is_reported() {
     if !has_machine("a VMM that hangs on the simulated machine") {
         return;

@@ -65,7 +65,7 @@ pub enum Missing {
         device: &'static str,
     },
     /// The API version differs.
-    #[error("{device} speaks API version {found}, this program {wanted}: use a kernel of the last fifteen years")]
+    #[error("{device} speaks API version {found}, not {wanted}: another device is there (ls -l {device}; modprobe kvm), or a kernel before Linux 2.6.22")]
     Version {
         /// Device path.
         device: &'static str,

@@ -268,7 +268,7 @@ fn unsuitable_parameters_are_rejected() {
 }
 
 /// Parses and, if that works, prepares; checks every promise on the way.
-fn try_image(bytes: &[u8]) {
+pub fn try_image(bytes: &[u8]) {
     let Ok(image) = Image::parse(bytes) else {
         return;
     };

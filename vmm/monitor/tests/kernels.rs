@@ -2,6 +2,7 @@
 //! with those that cannot be started.
 
 use proptest::prelude::*;
+use std::ops::Range;
 use trapline_interface::Gpa;
 use trapline_monitor::boot::acpi::{Hardware, TABLES};
 use trapline_monitor::boot::test_image::{TestImage, BASE};
@@ -23,8 +24,11 @@ fn hardware() -> Hardware {
     }
 }
 
+/// Offsets of the fields of a header.
+pub const HEADER: Range<usize> = 0x1f1..0x268;
+
 /// A compressed kernel: a header that says what one of Linux 6 says, and some code.
-fn compressed() -> Vec<u8> {
+pub fn compressed() -> Vec<u8> {
     let mut file = vec![0; SETUP + 0x1000];
     let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
     put(0x1f1, &[2]);
@@ -226,6 +230,19 @@ fn unsuitable_kernel_parameters_are_rejected() {
     assert_eq!(refusal, BootError::CommandLineTooLong { length, max });
 }
 
+/// Prepares the compressed kernel with these bytes at the start of its header, if it is valid.
+pub fn try_header(header: &[u8]) {
+    let (mut file, hardware) = (compressed(), hardware());
+    file[HEADER.start..][..header.len()].copy_from_slice(header);
+    let plan = plan(&[1; 100], &hardware);
+    if let Ok(prepared) = Kernel::parse(&file)
+        .as_ref()
+        .map(|kernel| prepare_linux(kernel, &plan))
+    {
+        prepared.iter().for_each(|it| assert_within(it, MEMORY));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -257,7 +274,7 @@ proptest! {
     /// Whatever a header says, what comes of it lies within memory and nothing overlaps.
     #[test]
     fn no_header_reaches_beyond_memory(
-        bytes in prop::collection::vec((0x1f1_usize..0x268, any::<u8>()), 0..40),
+        bytes in prop::collection::vec((HEADER, any::<u8>()), 0..40),
         pref_address in prop_oneof![Just(PREF_ADDRESS), any::<u64>(), 0..0x20_0000_u64],
         memory in 0_u64..0x1_0000_0000,
         initrd in 0_usize..10_000,

@@ -193,7 +193,7 @@ fn period_parser() -> impl TypedValueParser<Value = Time> {
 enum BadPeriod {
     #[error("{0}")]
     Unreadable(#[from] InvalidUnit),
-    #[error("expected a period from 100us to 1s")]
+    #[error("{}", irq::EXPECTED_PERIOD)]
     OutOfRange,
 }
 

@@ -3,7 +3,7 @@ use expect_test::expect;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::interrupt::{pack, MAX_PACKED};
 use trapline_abi::{Job, Record};
-use trapline_protocol::{GuestDecoder, Lateness, NoProbe, Window};
+use trapline_protocol::{GuestDecoder, Hello, Lateness, NoProbe, Window};
 
 const BOOT: OpSet = Op::BootCreated.bit()
     | Op::BootEntry.bit()
@@ -64,6 +64,7 @@ fn observe(environment: EnvironmentId, launches: Vec<FinishedLaunch>) -> Observa
         environment,
         replicate: 0,
         unit_per_tick: 0.5,
+        memory_mib: 128,
     };
     let mut ignore = |_| {};
     let mut recorder = Recorder::new(info, BOOT, Facts::new(), &mut ignore);
@@ -254,6 +255,7 @@ fn windows_are_reported_in_units_of_the_clock() {
         environment: EnvironmentId::KVM,
         replicate: 0,
         unit_per_tick: 0.5,
+        memory_mib: 128,
     };
     let window = |mean, p99, max| Window {
         op: Op::OwnTimer,
@@ -264,4 +266,37 @@ fn windows_are_reported_in_units_of_the_clock() {
     let mut recorder = Recorder::new(info, 0, Facts::new(), &mut report);
     recorder.progress(Progress::Window(window(100, 200, 400)));
     assert_eq!(reported, [Progress::Window(window(50, 100, 200))]);
+}
+
+/// Returns the observation of a guest that is to have 128 MiB and reports `mib`.
+fn with_memory(environment: EnvironmentId, mib: u64) -> Observation {
+    let mut launch = finished(true);
+    launch.report.hello = Some(Hello {
+        version: trapline_abi::VERSION,
+        sender: Sender::Image,
+        ring: 0,
+        memory: mib << 20,
+    });
+    observe(environment, vec![launch])
+}
+
+#[test]
+fn figures_of_a_guest_with_other_memory_are_failures() {
+    for mib in [64, 65, 100, 128] {
+        let observation = with_memory(EnvironmentId::KVM, mib);
+        assert!(duration(&observation, Op::BootMain).is_some(), "{mib} MiB");
+    }
+    for mib in [0, 63, 129, 1 << 40] {
+        let observation = with_memory(EnvironmentId::KVM, mib);
+        let reason = format!("the guest has {mib} MiB of memory, and was to have 128 MiB");
+        assert_eq!(observation.operations.len(), 5);
+        for operation in observation.operations {
+            assert_eq!(operation.outcome, Outcome::Failed(reason.clone()));
+        }
+    }
+    let host = with_memory(EnvironmentId::from_name("host").unwrap(), 1 << 20);
+    assert!(
+        duration(&host, Op::BootSample).is_some(),
+        "a host has what it has"
+    );
 }

@@ -354,6 +354,9 @@ impl Reader<'_> {
                     "{key} = '{text}': unsupported value, see 'trapline irq --help'"
                 ));
             }
+            if key == "period" && !irq::PERIODS.contains(&alone.period.0) {
+                return bad(format!("{key} = '{text}': {}", irq::EXPECTED_PERIOD));
+            }
             facts.insert(name, text.clone());
         }
         Ok(irq::Settings::from_facts(&facts))

@@ -90,6 +90,7 @@ fn errors_have_a_line_and_a_remedy() {
         "environments = ['kvm']\n[machine]\nmemory = ['1G', 'lots']",
         "environments = ['kvm']\n[machine]\nspeed = 9",
         "environments = ['kvm']\n[irq]\nperiod = 'often'",
+        "environments = ['kvm']\n[irq]\nperiod = '0us'",
         "environments = ['kvm']\n[irq]\nrate = '9'",
         "environments = ['kvm']\nboots = 0",
         "environments = ['kvm']\nboots = 'many'",
@@ -123,6 +124,8 @@ fn errors_have_a_line_and_a_remedy() {
           line 3: unknown setting: speed: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
         "environments = ['kvm']\n[irq]\nperiod = 'often'"
           line 3: period = 'often': unsupported value, see 'trapline irq --help'
+        "environments = ['kvm']\n[irq]\nperiod = '0us'"
+          line 3: period = '0us': expected a period from 100us to 1s
         "environments = ['kvm']\n[irq]\nrate = '9'"
           line 3: unknown setting 'rate' in [irq]: choose from period, samples, between, threshold, require, load, pin, sched, halt, vcpus-per-cpu
         "environments = ['kvm']\nboots = 0"

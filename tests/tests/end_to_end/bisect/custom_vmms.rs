@@ -97,9 +97,10 @@ fn commit_that_slowed_a_vmm_down_is_found() {
         repository.write("vmm.rs", &text);
         repository.commit_all(number);
     }
-    let words = ["--env", "sim/tiny", "--build", BUILD];
+    let measured = ["--env", "sim/tiny", "--workload", "exits/port-out"];
     let range = ["--good", "HEAD~11", "--bad", "HEAD"];
-    let ended = repository.bisect_vmm(&[words, range].concat());
+    let words = [&measured[..], &range, &["--build", BUILD]].concat();
+    let ended = repository.bisect_vmm(&words);
     assert_names(&ended, 8);
     assert!(ended.stdout.contains("\nskipped "), "{}", ended.stdout);
     let changed = "\nexits/port-out";

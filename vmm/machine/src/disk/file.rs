@@ -22,7 +22,7 @@ pub enum DiskError {
     Kind,
     #[error("length of {0} bytes is not a positive multiple of 512; run truncate -s %512 FILE")]
     Length(u64),
-    #[error("locked by another process; stop it, or open it with ',ro' in both")]
+    #[error("locked by another process, or given twice; stop it, or open it with ',ro' in both")]
     Locked,
     #[error("replaced during start; start again")]
     Replaced,

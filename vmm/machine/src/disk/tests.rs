@@ -318,9 +318,9 @@ fn a_disk_has_one_writer_or_several_readers() {
     errors.push(error(&writer));
     let directory = directory.path().display().to_string();
     expect![[r#"
-        locked by another process; stop it, or open it with ',ro' in both
-        locked by another process; stop it, or open it with ',ro' in both
-        locked by another process; stop it, or open it with ',ro' in both"#]]
+        locked by another process, or given twice; stop it, or open it with ',ro' in both
+        locked by another process, or given twice; stop it, or open it with ',ro' in both
+        locked by another process, or given twice; stop it, or open it with ',ro' in both"#]]
     .assert_eq(&errors.join("\n").replace(&directory, "DIR"));
 }
 
