@@ -51,7 +51,6 @@ fn bare_machine_is_reproducible() {
     assert_eq!(first.operations.len(), 3);
     let again = boot(EnvironmentId::SIM_VMX, wanted).unwrap();
     assert_eq!(ticks(&first), ticks(&again));
-    assert_eq!(first.facts[STREAM_HASH], again.facts[STREAM_HASH]);
 }
 
 /// That its boots have the same digits is part of the test of its profile.
