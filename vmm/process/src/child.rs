@@ -6,6 +6,7 @@ use crate::control::Call;
 use crate::copied;
 use crate::handler::{CALLS, CALL_SIZE, CONTEXT, INFO, MOST_CALLS, REGISTERS, RESULT, STATE};
 use crate::layout::{OWN, STACK};
+use crate::listener::Listener;
 use crate::pages::{futex_word, set_word, word, Pages};
 use crate::registers::Registers;
 use std::fs::File;
@@ -22,6 +23,7 @@ const INFO_LENGTH: u64 = 24;
 pub(crate) struct Child {
     pub pid: libc::pid_t,
     pub pages: Pages,
+    pub listener: Listener,
     /// Its memory (`/proc/PID/mem`), if frames on its stack are copied.
     memory: Option<File>,
     /// Number of system calls that it makes when it continues.
@@ -56,10 +58,11 @@ macro_rules! in_frame_order {
 }
 
 impl Child {
-    pub fn new(pid: libc::pid_t, pages: Pages, memory: Option<File>) -> Self {
+    pub fn new(pid: libc::pid_t, pages: Pages, listener: Listener, memory: Option<File>) -> Self {
         Self {
             pid,
             pages,
+            listener,
             memory,
             listed: 0,
             has_ended: false,
@@ -85,6 +88,7 @@ impl Child {
 
     /// Adds a system call to those that the process makes when it continues. Returns its index.
     pub fn add_call(&mut self, (number, arguments): Call) -> u64 {
+        self.listener.request((number, arguments));
         let words = [number as u64].into_iter().chain(arguments);
         for (index, word) in (0..).zip(words) {
             self.set_word(CALLS + self.listed * CALL_SIZE + 8 * index, word);

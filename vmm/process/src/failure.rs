@@ -10,7 +10,7 @@ pub(crate) fn denied(what: &'static str) -> impl FnOnce(io::Error) -> Error {
         // Errors of the process itself have no number.
         help: match source.raw_os_error() {
             None | Some(libc::ESRCH) => "dmesg names the cause if its process was killed",
-            _ => "allow ptrace and seccomp, or use --crossing ptrace",
+            _ => "allow ptrace and seccomp with a listener (Linux 5.19), or use --crossing ptrace",
         },
         source: source.into(),
     }

@@ -1,10 +1,15 @@
 //! Mappings of the guest's process: a cache of translations, as a TLB is.
+//!
+//! The kernel allocates page tables for them, at the guest's choice up to two for each page. The mappings are dropped before the
+//! tables exceed a bound.
 
 use crate::control::Control;
 use crate::layout::{ALIAS, SWITCHER};
+use crate::listener::CHECKED;
 use crate::memory::Memory;
 use trapline_emulation::paging::{cached, Translation};
 
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use trapline_abi::spaces::SHARED_END;
@@ -20,16 +25,41 @@ const MOVE_TO: u64 = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
 /// mappings of a process.
 const MOST_PAGES: u32 = 30_000;
 
+/// Page tables of up to four processes of a guest take at most this number of bytes and a 64th of memory.
+const MOST_TABLE_BYTES: u64 = 4 << 20;
+const MEMORY_PER_TABLE_BYTE: u64 = 64;
+/// Page tables of the switcher and of the upper levels of a process.
+const OWN_TABLES: u64 = 16;
+/// Minimum number of page tables for single pages of a process. Four processes have more.
+const FEWEST_TABLES: u64 = 192;
+
+/// Logarithms of the bytes that a page table of each level maps.
+const LEVELS: [u32; 3] = [21, 30, 39];
+
 /// The mappings of one process.
-#[derive(Default)]
 pub(crate) struct Mappings {
     /// Pages mapped since the last flush, below [`SHARED_END`].
     pages: u32,
     /// The same above.
     program_pages: u32,
+    /// Page tables that pages may need, mapped since the last flush that the process has certainly performed: the first address
+    /// of each, and its level in the lowest bits.
+    tables: BTreeSet<u64>,
+    /// Maximum number of these.
+    most_tables: usize,
 }
 
 impl Mappings {
+    /// Creates the mappings of one of `processes` processes with this memory.
+    pub fn new(memory: &Memory, processes: usize) -> Self {
+        Self {
+            pages: 0,
+            program_pages: 0,
+            tables: BTreeSet::new(),
+            most_tables: most_tables(memory, processes as u64) as usize,
+        }
+    }
+
     /// Maps the page of `address`. Returns false if the kernel refuses addresses that low.
     pub fn map(
         &mut self,
@@ -43,6 +73,7 @@ impl Mappings {
         if page >= SWITCHER {
             return Ok(false);
         }
+        self.count_tables(process, page)?;
         if page >= SHARED_END {
             if self.program_pages == MOST_PAGES {
                 self.flush_programs(process)?;
@@ -64,9 +95,51 @@ impl Mappings {
         Ok(true)
     }
 
+    /// Counts the page tables of a page. Drops all mappings if they would be too many.
+    fn count_tables(&mut self, process: &mut dyn Control, page: u64) -> io::Result<()> {
+        let tables = LEVELS.map(|level| page >> level << level | u64::from(level));
+        if self.tables.contains(&tables[0]) {
+            return Ok(());
+        }
+        self.reserve(process, 1)?;
+        self.tables.extend(tables);
+        Ok(())
+    }
+
+    /// Drops all mappings if the page tables of this number of further pages would be too many.
+    fn reserve(&mut self, process: &mut dyn Control, pages: usize) -> io::Result<()> {
+        if self.tables.len() + pages * LEVELS.len() > self.most_tables {
+            (self.pages, self.program_pages) = (0, 0);
+            self.tables.clear();
+            process.defer(libc::SYS_munmap, [0, SWITCHER, CHECKED, 0, 0])?;
+        }
+        Ok(())
+    }
+
+    /// Maps pages of the switcher, each given by its address here and there. Mapping this number of further pages does not drop
+    /// them. Returns false if the kernel refuses an address.
+    pub fn map_scratch(
+        &mut self,
+        process: &mut dyn Control,
+        pages: &[(u64, u64)],
+        further: usize,
+    ) -> io::Result<bool> {
+        self.reserve(process, pages.len() + further)?;
+        for (page, scratch) in pages {
+            if *page >= SWITCHER {
+                return Ok(false);
+            }
+            self.count_tables(process, *page)?;
+            if !show(process, *scratch, *page..page + PAGE_BYTES)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Drops all mappings.
     pub fn flush(&mut self, process: &mut dyn Control) -> io::Result<()> {
-        *self = Self::default();
+        (self.pages, self.program_pages) = (0, 0);
         self.unmap(process, 0..SWITCHER)
     }
 
@@ -81,28 +154,38 @@ impl Mappings {
         let length = range.end - range.start;
         process.defer(libc::SYS_munmap, [range.start, length, 0, 0, 0])
     }
+}
 
-    /// Maps everything that the tables map identically, writable and dirty, so that the guest starts without
-    /// faults.
-    pub fn fill(
-        &mut self,
-        process: &mut dyn Control,
-        memory: &mut Memory,
-        system: &System,
-    ) -> io::Result<()> {
-        for run in identical_runs(memory, system) {
-            let from = |start| ALIAS + start;
-            if !show(process, from(run.start), run.clone())? && run.end > LOWEST {
-                let start = run.start.max(LOWEST);
-                show(process, from(start), start..run.end)?;
-            }
+/// Returns the maximum number of page tables for single pages of one of `processes` processes: what the bound leaves beside the
+/// tables of all memory at its identical addresses and at [`ALIAS`].
+fn most_tables(memory: &Memory, processes: u64) -> u64 {
+    let lengths = || memory.iter().map(|(_, there)| there.region.len() as u64);
+    let bytes: u64 = lengths().sum();
+    let tables = |length: u64| -> u64 { LEVELS.iter().map(|level| (length >> level) + 2).sum() };
+    let of_memory: u64 = lengths().map(|length| 2 * tables(length)).sum();
+    let most = (MOST_TABLE_BYTES + bytes / MEMORY_PER_TABLE_BYTE) / PAGE_BYTES / processes;
+    most.saturating_sub(of_memory + OWN_TABLES)
+        .max(FEWEST_TABLES)
+}
+
+/// Maps everything that the tables map identically, writable and dirty, so that the guest starts without faults.
+pub(crate) fn fill(
+    process: &mut dyn Control,
+    memory: &mut Memory,
+    system: &System,
+) -> io::Result<()> {
+    for run in identical_runs(memory, system) {
+        let from = |start| ALIAS + start;
+        if !show(process, from(run.start), run.clone())? && run.end > LOWEST {
+            let start = run.start.max(LOWEST);
+            show(process, from(start), start..run.end)?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Maps memory that is mapped at `from` a second time. Returns false if the kernel refuses the address.
-pub(crate) fn show(process: &mut dyn Control, from: u64, at: Range<u64>) -> io::Result<bool> {
+fn show(process: &mut dyn Control, from: u64, at: Range<u64>) -> io::Result<bool> {
     let arguments = [from, 0, at.end - at.start, MOVE_TO, at.start];
     if at.start >= LOWEST {
         process.defer(libc::SYS_mremap, arguments)?;

@@ -5,8 +5,8 @@
 //! guest's first instruction.
 
 use crate::config::Config;
-use crate::control::Call;
-use crate::crossing::{Crossing, SignalSource};
+use crate::control::{Call, Control};
+use crate::crossing::Crossing;
 use crate::layout::{
     complement, ALIAS, CALLS, CONTROL, ENTRY, FILTER, HANDLER, LIST, REWRITTEN, REWRITTEN_HANDLER,
     SCRATCH, STACK, STACK_PAGES, SWITCHER, SWITCHER_CALL, SWITCHER_LIST,
@@ -63,12 +63,8 @@ pub(crate) fn load(switcher: &Region, crossing: Crossing) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a process with all shareable memory and its pages. Returns it with the listener of its filter, if it has one.
-pub(crate) fn start(
-    memory: &mut Memory,
-    pages: &Pages,
-    config: &Config,
-) -> io::Result<(Tracee, Option<Listener>)> {
+/// Starts a process with all shareable memory and its pages, and nothing else.
+pub(crate) fn start(memory: &mut Memory, pages: &Pages, config: &Config) -> io::Result<Tracee> {
     let source = config.crossing.signal_source();
     let maps = maps(memory, pages, source.is_some())?;
     let vmm = std::process::id();
@@ -84,12 +80,58 @@ pub(crate) fn start(
         // The memory of a process that is not dumpable cannot be opened.
         tracee.memory = Some(copied::open(pid)?);
     }
-    let listener = confine(&mut tracee, &maps, &pages.common, source)?;
-    let listener = match source {
-        Some(SignalSource::NotifyingFilter) => Some(Listener::take(&mut tracee, listener)?),
-        _ => None,
+    let kept: Vec<_> = maps.iter().map(Map::range).collect();
+    let unmap = |gap: Range<u64>| {
+        let arguments = [gap.start, gap.end - gap.start, 0, 0, 0];
+        (libc::SYS_munmap, arguments)
     };
-    Ok((tracee, listener))
+    let rseq = tracee.rseq_call()?.into_iter();
+    let gaps = complement(&kept).into_iter().map(unmap);
+    call_all(&mut tracee, &pages.common, rseq.chain(gaps))?;
+    Ok(tracee)
+}
+
+/// Removes everything else that the process could use. Returns the listener of its filter, if it has one.
+pub(crate) fn confine(
+    tracee: &mut Tracee,
+    pages: &Pages,
+    crossing: Crossing,
+) -> io::Result<Option<Listener>> {
+    let source = crossing.signal_source();
+    // The VMM may take a descriptor of a dumpable process only.
+    let (flags, dumpable) = match source {
+        Some(_) => (listener::FLAGS, 1),
+        None => (0, 0),
+    };
+    let set = |option, value| (libc::SYS_prctl, [option as u64, value, 0, 0, 0]);
+    let mode = u64::from(libc::SECCOMP_SET_MODE_FILTER);
+    let setup = source.into_iter().flat_map(handler::setup_calls);
+    let calls = setup.chain([
+        set(libc::PR_SET_NO_NEW_PRIVS, 1),
+        set(libc::PR_SET_DUMPABLE, dumpable),
+        (libc::SYS_seccomp, [mode, flags, FILTER, 0, 0]),
+    ]);
+    let result = call_all(tracee, &pages.common, calls)?;
+    let listener = match source {
+        Some(_) => Some(Listener::take(tracee, result)?),
+        None => None,
+    };
+    if listener.is_some() {
+        let (number, arguments) = set(libc::PR_SET_DUMPABLE, 0);
+        tracee.call_checked(number, arguments)?;
+    }
+    tracee.reset_vectors()?;
+    Ok(listener)
+}
+
+/// Makes the process execute system calls. Returns the result of the last one.
+fn call_all(
+    tracee: &mut Tracee,
+    switcher: &Region,
+    calls: impl Iterator<Item = Call>,
+) -> io::Result<u64> {
+    switcher.load(CALLS - SWITCHER, &list(calls))?;
+    tracee.call_list()
 }
 
 /// Opens a file of memory such that no mapping of it can become writable.
@@ -205,40 +247,6 @@ fn check(result: libc::c_long) {
     }
 }
 
-/// Removes what the process has inherited, and everything that it could use. Returns the result of entering the filter.
-fn confine(
-    tracee: &mut Tracee,
-    maps: &[Map],
-    switcher: &Region,
-    source: Option<SignalSource>,
-) -> io::Result<u64> {
-    let kept: Vec<_> = maps.iter().map(Map::range).collect();
-    let unmap = |gap: Range<u64>| {
-        let arguments = [gap.start, gap.end - gap.start, 0, 0, 0];
-        (libc::SYS_munmap, arguments)
-    };
-    let set = |option, value| (libc::SYS_prctl, [option as u64, value, 0, 0, 0]);
-    let mode = u64::from(libc::SECCOMP_SET_MODE_FILTER);
-    // The VMM may take a descriptor of a dumpable process only.
-    let (flags, dumpable) = match source {
-        Some(SignalSource::NotifyingFilter) => (listener::FLAGS, 1),
-        _ => (0, 0),
-    };
-    let calls = tracee.rseq_call()?.into_iter();
-    let calls = calls
-        .chain(complement(&kept).into_iter().map(unmap))
-        .chain(source.into_iter().flat_map(handler::setup_calls))
-        .chain([
-            set(libc::PR_SET_NO_NEW_PRIVS, 1),
-            set(libc::PR_SET_DUMPABLE, dumpable),
-            (libc::SYS_seccomp, [mode, flags, FILTER, 0, 0]),
-        ]);
-    switcher.load(CALLS - SWITCHER, &list(calls))?;
-    let result = tracee.call_list()?;
-    tracee.reset_vectors()?;
-    Ok(result)
-}
-
 /// Returns the list of these calls, with its end.
 fn list(calls: impl Iterator<Item = Call>) -> Vec<u8> {
     let words = calls.flat_map(|(number, arguments)| [number as u64].into_iter().chain(arguments));
@@ -248,14 +256,20 @@ fn list(calls: impl Iterator<Item = Call>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Control, GuestState, Mode, Stop};
+    use crate::control::{GuestState, Mode, Stop};
+    use crate::listener::{Event, CHECKED};
     use crate::registers::Registers;
 
-    fn process(crossing: Crossing) -> Tracee {
+    fn process_with_listener(crossing: Crossing) -> (Tracee, Option<Listener>) {
         let pages = Pages::new().unwrap();
         load(&pages.common, crossing).unwrap();
-        let config = crossing.into();
-        start(&mut Memory::default(), &pages, &config).unwrap().0
+        let mut process = start(&mut Memory::default(), &pages, &crossing.into()).unwrap();
+        let listener = confine(&mut process, &pages, crossing).unwrap();
+        (process, listener)
+    }
+
+    fn process(crossing: Crossing) -> Tracee {
+        process_with_listener(crossing).0
     }
 
     /// `uretprobe` and `uprobe`, which the kernel exempts from filters, and refuses outside of its own trampolines.
@@ -264,6 +278,7 @@ mod tests {
     /// Checks that the filter kills all calls from the switcher but these, whose arguments the kernel rejects.
     fn expect_allowed(crossing: Crossing, allowed: &[libc::c_long]) {
         for number in (0..470).filter(|number| !allowed.contains(number)) {
+            // Without its listener, calls of which the filter notifies fail.
             let result = process(crossing).call(number, [0; 5]);
             let is_refused =
                 PROBES.contains(&number) && result.as_ref().is_ok_and(|code| *code < 0);
@@ -277,6 +292,7 @@ mod tests {
     }
 
     const MAPPINGS: [libc::c_long; 3] = [libc::SYS_mprotect, libc::SYS_munmap, libc::SYS_mremap];
+    const LISTENER: [libc::c_long; 2] = [libc::SYS_close, libc::SYS_rt_sigreturn];
 
     /// The second lock: calls that the tracer lets through by mistake.
     #[test]
@@ -287,12 +303,8 @@ mod tests {
     #[test]
     fn filter_with_a_handler_also_allows_what_the_handler_calls() {
         for crossing in [Crossing::Dispatch, Crossing::Trap] {
-            let handlers = [
-                libc::SYS_futex,
-                libc::SYS_rt_sigreturn,
-                libc::SYS_sched_yield,
-            ];
-            expect_allowed(crossing, &[&MAPPINGS[..], &handlers].concat());
+            let handlers = [libc::SYS_futex, libc::SYS_sched_yield];
+            expect_allowed(crossing, &[&MAPPINGS[..], &LISTENER, &handlers].concat());
             for operation in (2..256).chain([1 << 31, u64::from(u32::MAX)]) {
                 let result = process(crossing).call(libc::SYS_futex, [1, operation, 0, 0, 0]);
                 assert!(result.is_err(), "futex operation {operation}");
@@ -302,8 +314,64 @@ mod tests {
 
     #[test]
     fn filter_with_a_listener_allows_no_futex() {
-        let handlers = [libc::SYS_close, libc::SYS_rt_sigreturn];
-        expect_allowed(Crossing::Notify, &[&MAPPINGS[..], &handlers].concat());
+        expect_allowed(Crossing::Notify, &[&MAPPINGS[..], &LISTENER].concat());
+    }
+
+    #[test]
+    fn filter_allows_no_prctl_but_the_end_of_dumps() {
+        for crossing in [Crossing::Dispatch, Crossing::Trap, Crossing::Notify] {
+            let call = |option: libc::c_int, value| {
+                process(crossing).call(libc::SYS_prctl, [option as u64, value, 0, 0, 0])
+            };
+            assert_eq!(call(libc::PR_SET_DUMPABLE, 0).unwrap(), 0);
+            assert!(call(libc::PR_SET_DUMPABLE, 1).is_err());
+            assert!(call(libc::PR_SET_NAME, 0).is_err());
+        }
+    }
+
+    #[test]
+    fn changes_of_mappings_proceed_only_as_requested() {
+        let calls = [
+            (libc::SYS_munmap, [0, PAGE as u64, CHECKED, 0, 0]),
+            (libc::SYS_mremap, [1, 2, 3, 4, 5]),
+        ];
+        for crossing in [Crossing::Dispatch, Crossing::Trap, Crossing::Notify] {
+            // Each argument, and the order.
+            for change in 0..7 {
+                let (mut process, listener) = process_with_listener(crossing);
+                let mut listener = listener.unwrap();
+                calls.into_iter().for_each(|call| listener.request(call));
+                let decisions = std::thread::spawn(move || {
+                    let mut next = || {
+                        listener.wait(&libc::timespec {
+                            tv_sec: 9,
+                            tv_nsec: 0,
+                        })
+                    };
+                    let decision = |event| match event {
+                        Event::Permitted => true,
+                        Event::Refused => false,
+                        _ => panic!("no change of mappings"),
+                    };
+                    [(); 3].map(|()| decision(next().unwrap()))
+                });
+                let mut changed = calls[1];
+                if let Some(argument) = changed.1.get_mut(change) {
+                    *argument += 1;
+                }
+                let [unmap, map] = calls;
+                let (calls, expected) = match change {
+                    ..5 => ([unmap, changed, map], [true, false, true]),
+                    5 => ([map, unmap, map], [false, true, true]),
+                    _ => ([unmap, map, map], [true, true, false]),
+                };
+                let results = calls.map(|(number, arguments)| {
+                    process.call(number, arguments).unwrap() == -i64::from(libc::EPERM)
+                });
+                assert_eq!(results.map(|is_refused| !is_refused), expected);
+                assert_eq!(decisions.join().unwrap(), expected);
+            }
+        }
     }
 
     #[test]

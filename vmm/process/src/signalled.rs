@@ -11,6 +11,7 @@
 use crate::child::{futex, Child};
 use crate::config::Config;
 use crate::control::{check, Control, GuestState, Mode, Stop};
+use crate::crossing::Crossing;
 use crate::handler::{state, STATE};
 use crate::handover;
 use crate::layout::{CONTROL, OWN, SWITCHER};
@@ -27,6 +28,11 @@ use std::sync::Arc;
 const CHECK: libc::timespec = libc::timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
+};
+
+const NO_TIME: libc::timespec = libc::timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
 };
 
 /// A process that has got a signal, but does not report it, is given up after this CPU time, in nanoseconds, or after
@@ -67,20 +73,27 @@ pub(crate) struct Signalled {
     /// Bits of processes that have reported a stop that was not handled.
     stopped: u32,
     lines: Arc<Lines>,
-    listener: Option<Listener>,
+    /// Stops are reported to the listener.
+    is_notified: bool,
+}
+
+/// A process with an installed handler, and what belongs to it.
+pub(crate) struct Prepared {
+    pub tracee: Tracee,
+    pub pages: Pages,
+    pub listener: Listener,
 }
 
 impl Signalled {
     /// Detaches the tracers of processes with installed handlers. The first process stops before its first instruction.
     /// The others wait for their turn.
     pub fn detach(
-        tracees: Vec<(Tracee, Pages)>,
+        prepared: Vec<Prepared>,
         registers: &Registers,
         table: SpaceTable,
         config: Config,
-        shared: (Arc<Lines>, Option<Listener>),
+        lines: Arc<Lines>,
     ) -> io::Result<Self> {
-        let (lines, listener) = shared;
         let mut processes = Self {
             children: Vec::new(),
             current: 0,
@@ -89,17 +102,24 @@ impl Signalled {
             is_batching: config.batching,
             stopped: 0,
             lines,
-            listener,
+            is_notified: config.crossing == Crossing::Notify,
         };
         let switches_itself = config.switches_itself();
-        for (index, (mut tracee, pages)) in tracees.into_iter().enumerate() {
+        for (index, prepared) in prepared.into_iter().enumerate() {
+            let Prepared {
+                mut tracee,
+                pages,
+                listener,
+            } = prepared;
             let registers = match index {
                 0 => *registers,
                 _ => waiting(),
             };
             let memory = tracee.memory.take();
             let pid = tracee.detach(&registers, SIGNAL)?;
-            processes.children.push(Child::new(pid, pages, memory));
+            processes
+                .children
+                .push(Child::new(pid, pages, listener, memory));
             processes.current = index;
             match processes.wait()? {
                 Reported::Signal => {}
@@ -121,27 +141,39 @@ impl Signalled {
         &self.children[self.current]
     }
 
-    /// Sets the state of the current process and waits for the next stop. An error: a call that was deferred has failed.
+    /// Sets the state of the current process and waits for the next stop. An error: a call that was deferred has failed, or the
+    /// process has stopped without making it (`EBADMSG`).
     fn continue_as(&mut self, state: u32) -> io::Result<Reported> {
         let index = self.current;
         let child = &mut self.children[index];
-        let deferred = child.end_calls() - u64::from(state == state::CALL);
-        match &mut self.listener {
-            Some(listener) => {
-                child.set_word(STATE, state.into());
-                listener.answer(0);
-            }
-            None => child.continue_as(state),
+        let calls = child.end_calls();
+        if self.is_notified {
+            child.set_word(STATE, state.into());
+            child.listener.answer(0);
+        } else {
+            child.continue_as(state);
         }
-        let reported = self.wait()?;
+        if calls == 0 {
+            return self.wait();
+        }
+        let reported = match self.wait_for_changes(index)? {
+            Some(reported) => reported,
+            None => self.wait()?,
+        };
+        let child = &self.children[index];
         // Code of optimisation batching.
         if let Reported::Signal = reported {
-            for call in 0..deferred {
-                check(self.children[index].result(call))?;
+            for call in 0..calls - u64::from(state == state::CALL) {
+                check(child.result(call))?;
             }
         }
         // End of optimisation batching.
-        Ok(reported)
+        match reported {
+            Reported::Signal | Reported::Call(_) if child.listener.has_requests() => {
+                Err(io::Error::from_raw_os_error(libc::EBADMSG))
+            }
+            reported => Ok(reported),
+        }
     }
 
     /// Waits for a report, the end of a process, or a call that the listener receives. `ETIMEDOUT`: the process has
@@ -152,40 +184,71 @@ impl Signalled {
             if let Some(reported) = self.wait_once()? {
                 return Ok(reported);
             }
-            for child in &mut self.children {
-                if let Some(status) = child.ended()? {
-                    return Ok(Reported::Ended(status));
-                }
-            }
-            if !self.lines.is_signalled() {
-                unanswered = None;
-                continue;
-            }
-            if self.children.len() > 1 {
-                // It may have been sent to another process.
-                signal(self.children[self.running()].pid);
-            }
-            let time = self.children.iter().map(Child::cpu_time).sum::<u64>();
-            let (begun, checks) = unanswered.get_or_insert((time, 0));
-            *checks += 1;
-            if time - *begun > MOST_CPU_TIME || *checks == MOST_CHECKS {
-                return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+            if let Some(status) = self.check_processes(&mut unanswered)? {
+                return Ok(Reported::Ended(status));
             }
         }
     }
 
+    /// Returns the signal or status with which a process has ended, if one has. `unanswered` has the CPU time when the signal
+    /// that stops them was first missed, and the number of checks since then.
+    fn check_processes(
+        &mut self,
+        unanswered: &mut Option<(u64, u32)>,
+    ) -> io::Result<Option<libc::c_int>> {
+        for child in &mut self.children {
+            if let Some(status) = child.ended()? {
+                return Ok(Some(status));
+            }
+        }
+        if !self.lines.is_signalled() {
+            *unanswered = None;
+            return Ok(None);
+        }
+        if self.children.len() > 1 {
+            // It may have been sent to another process.
+            signal(self.children[self.running()].pid);
+        }
+        let time = self.children.iter().map(Child::cpu_time).sum::<u64>();
+        let (begun, checks) = unanswered.get_or_insert((time, 0));
+        *checks += 1;
+        if time - *begun > MOST_CPU_TIME || *checks == MOST_CHECKS {
+            return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+        }
+        Ok(None)
+    }
+
+    /// Lets a process make its requested changes of mappings. Returns why it has stopped before, if it has.
+    fn wait_for_changes(&mut self, index: usize) -> io::Result<Option<Reported>> {
+        let mut unanswered = None;
+        while !self.is_notified && self.children[index].listener.has_requests() {
+            match self.children[index].listener.wait(&CHECK)? {
+                Event::Permitted => continue,
+                Event::Call(_) | Event::Refused => {}
+                Event::None => {
+                    if self.has_stopped()? {
+                        return Ok(Some(Reported::Signal));
+                    }
+                }
+            }
+            if let Some(status) = self.check_processes(&mut unanswered)? {
+                return Ok(Some(Reported::Ended(status)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Waits for at most [`CHECK`].
     fn wait_once(&mut self) -> io::Result<Option<Reported>> {
-        if let Some(listener) = &mut self.listener {
-            return Ok(match listener.wait(&CHECK)? {
+        if self.is_notified {
+            return Ok(match self.children[0].listener.wait(&CHECK)? {
                 Event::Call(call) if call.number == REPORT => Some(Reported::Signal),
                 Event::Call(call) => Some(Reported::Call(call)),
-                Event::None => None,
+                Event::Permitted | Event::Refused | Event::None => None,
             });
         }
         loop {
-            self.stopped |= self.table.take_reports();
-            if self.stopped != 0 && self.take_stop()? {
+            if self.has_stopped()? {
                 return Ok(Some(Reported::Signal));
             }
             let control = self.table.control();
@@ -196,9 +259,19 @@ impl Signalled {
                 0,
                 Some(&CHECK),
             ) {
+                // Changes of mappings at other times fail.
+                for child in &mut self.children {
+                    child.listener.wait(&NO_TIME)?;
+                }
                 return Ok(None);
             }
         }
+    }
+
+    /// Returns whether the process that runs has reported a stop, and makes it the current one.
+    fn has_stopped(&mut self) -> io::Result<bool> {
+        self.stopped |= self.table.take_reports();
+        Ok(self.stopped != 0 && self.take_stop()?)
     }
 
     /// Returns the process that runs.
@@ -219,13 +292,18 @@ impl Signalled {
             return Ok(true);
         }
         // Code of optimisation spaces.
-        for (index, child) in self.children.iter().enumerate() {
+        let mut passed_on = false;
+        for (index, child) in self.children.iter_mut().enumerate() {
             // Others are not resumed: only a guest with changed data has them.
             if self.stopped & 1 << index != 0 && child.info()?.0 == SIGNAL {
                 self.stopped &= !(1 << index);
+                child.end_calls();
                 child.continue_as(state::RESUME);
-                signal(self.children[running].pid);
+                passed_on = true;
             }
+        }
+        if passed_on {
+            signal(self.children[running].pid);
         }
         // End of optimisation spaces.
         Ok(false)
@@ -234,9 +312,7 @@ impl Signalled {
     /// Answers the call that waits, and waits for the next stop.
     fn answer(&mut self, guest: &mut GuestState) -> io::Result<Reported> {
         guest.is_partial = false;
-        if let Some(listener) = &mut self.listener {
-            listener.answer(guest.registers.0.rax);
-        }
+        self.children[0].listener.answer(guest.registers.0.rax);
         self.wait()
     }
 

@@ -7,7 +7,6 @@
 use super::{Event, Pending, ProcessVcpu, Step};
 use crate::control::{Mode, Stop};
 use crate::layout::{SCRATCH, SWITCHER};
-use crate::mappings::show;
 use crate::memory::Memory;
 use crate::signals::LocalApic;
 use std::ops::Range;
@@ -177,13 +176,13 @@ impl ProcessVcpu {
             let written = self.pages[self.process.index()]
                 .own
                 .write(scratch - SWITCHER, &contents);
-            let is_mapped = *page < SWITCHER
-                && show(self.process.as_mut(), *scratch, *page..page + PAGE as u64)?;
-            if written.is_err() || !is_mapped {
+            if written.is_err() {
                 return Ok(None);
             }
         }
-        Ok(Some(pages))
+        let mappings = &mut self.mappings[self.process.index()];
+        let is_mapped = mappings.map_scratch(self.process.as_mut(), &pages, MOST_STOPS as usize)?;
+        Ok(is_mapped.then_some(pages))
     }
 
     /// Lets the process execute one instruction. Returns false if it cannot.

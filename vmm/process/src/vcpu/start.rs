@@ -2,11 +2,11 @@
 
 use crate::config::Config;
 use crate::control::Control;
-use crate::mappings::Mappings;
+use crate::mappings::{fill, Mappings};
 use crate::pages::Pages;
 use crate::registers::Registers;
 use crate::shared::Shared;
-use crate::signalled::Signalled;
+use crate::signalled::{Prepared, Signalled};
 use crate::signals::Targets;
 use crate::spaces::SpaceTable;
 use crate::{handler, sandbox};
@@ -38,19 +38,18 @@ impl Started {
             pages.push(pages[0].further()?);
         }
         // End of optimisation spaces.
-        let (mut tracees, mut mappings, mut listener) = (Vec::new(), Vec::new(), None);
-        for (index, pages) in pages.iter().enumerate() {
-            handler::set_words(pages, crossing, index);
+        let (mut tracees, mut mappings) = (Vec::new(), Vec::new());
+        for (index, own) in pages.iter().enumerate() {
+            handler::set_words(own, crossing, index);
             let mut memory = shared.memory();
-            let (mut tracee, its_listener) = sandbox::start(&mut memory, pages, &config)?;
-            let mut filled = Mappings::default();
-            filled.fill(&mut tracee, &mut memory, &boot.system)?;
-            tracees.push((tracee, pages.clone()));
-            mappings.push(filled);
-            listener = its_listener;
+            let mut tracee = sandbox::start(&mut memory, own, &config)?;
+            mappings.push(Mappings::new(&memory, pages.len()));
+            fill(&mut tracee, &mut memory, &boot.system)?;
+            let listener = sandbox::confine(&mut tracee, own, crossing)?;
+            tracees.push((tracee, own.clone(), listener));
         }
         shared.lines.set_targets(Targets {
-            processes: tracees.iter().map(|(tracee, _)| tracee.pid()).collect(),
+            processes: tracees.iter().map(|(tracee, ..)| tracee.pid()).collect(),
             control: Arc::clone(&pages[0].common),
         });
         let process: Box<dyn Control + Send> = match crossing.signal_source() {
@@ -58,9 +57,16 @@ impl Started {
             Some(_) => {
                 let table =
                     SpaceTable::new(Arc::clone(&pages[0].common), tracees.len(), boot.system.cr3);
+                let prepared = tracees.into_iter().filter_map(|(tracee, pages, listener)| {
+                    listener.map(|listener| Prepared {
+                        tracee,
+                        pages,
+                        listener,
+                    })
+                });
+                let prepared = prepared.collect();
                 let lines = Arc::clone(&shared.lines);
-                let shared = (lines, listener);
-                let processes = Signalled::detach(tracees, registers, table, config, shared)?;
+                let processes = Signalled::detach(prepared, registers, table, config, lines)?;
                 Box::new(processes)
             }
         };

@@ -7,6 +7,7 @@ mod signals;
 #[path = "../../../../tests/src/skip.rs"]
 mod skip;
 mod spaces;
+mod tables;
 
 use attack::*;
 use std::time::Duration;
