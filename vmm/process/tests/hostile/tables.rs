@@ -5,6 +5,7 @@ use crate::attack::{
     UNDEFINED,
 };
 use std::fs;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trapline_abi::platform::SPACES;
 use trapline_abi::spaces::{ENTRY, LOAD};
@@ -16,6 +17,8 @@ const BOUND: u64 = MEMORY as u64 / 64 + (4 << 20);
 /// Attempts that need more, if each one succeeds: tables of 4 KiB, two for each.
 const ATTEMPTS: u64 = BOUND / (2 * PAGE as u64) * 2;
 const GIB: u64 = 1 << 30;
+/// Time in which a guest is stopped.
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// Code that touches `rcx` addresses from `rbx` on, at a distance of `rdx`, at `CODE` plus this.
 const TOUCH: u64 = 0x100;
@@ -183,6 +186,7 @@ fn guest_that_makes_no_requested_calls_can_be_stopped() {
     const OWN: u64 = SWITCHER + 0x8e00;
     const FRAME: u64 = SWITCHER + 0x5100;
     const REPORTS: u64 = SWITCHER + 0x4000;
+    const REQUESTED: u64 = CODE + 0x800;
     let selectors = 0x33 | 0x2b << 48;
     // Address of the frame and of the information, state, instruction pointer, selectors, signal, its code and address.
     let words = [
@@ -208,20 +212,33 @@ fn guest_that_makes_no_requested_calls_can_be_stopped() {
         .concat()
     };
     let mut code: Vec<u8> = words.into_iter().flat_map(store).collect();
+    // The VMM has requested calls when it lets the process continue: mov rbx, OWN; cmp dword [rbx], 2; jne back
+    code.extend(
+        [
+            &[0x48, 0xbb][..],
+            &OWN.to_le_bytes(),
+            &[0x83, 0x3b, 2, 0x75, 0xfb],
+        ]
+        .concat(),
+    );
+    code.extend(store((REQUESTED, 1)));
     code.extend([0xeb, 0xfe]);
     for crossing in [Crossing::Auto, Crossing::Dispatch, Crossing::Trap] {
         let mut attack = attack(crossing.into());
         attack.memory.write(CODE + 0x200, &code).unwrap();
         attack.set(|general| general.rip = CODE + 0x200);
         let kicker = attack.vcpu.kicker();
+        let memory = Arc::clone(&attack.memory);
+        let begun = Instant::now();
         let watchdog = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(500));
+            while memory.load64(REQUESTED) != Some(1) && begun.elapsed() < LIMIT {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             kicker.kick();
         });
-        let begun = Instant::now();
         let error = attack.vcpu.run(Entry::Resume).unwrap_err().to_string();
         assert!(error.contains("Bad message"), "{error}");
-        assert!(begun.elapsed() < Duration::from_secs(20));
+        assert!(begun.elapsed() < LIMIT);
         watchdog.join().unwrap();
         expect_bounded(&attack, crossing.name());
     }
