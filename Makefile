@@ -87,7 +87,7 @@ bench: build ## Print the figures that the README quotes, and rates beside a por
 	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --release --package trapline-tests --bin figures
 	@$(FUZZ) --quiet --package trapline-switch --test forwarding -- --ignored --nocapture rate_beside_attacks
 
-fuzz: build ## Test the VMM and the switch with 10^7 to 10^8 random inputs (20 minutes)
+fuzz: build ## Test parsers, VMM and switch with 10^7 to 10^8 random inputs each (an hour)
 	for tests in $(FUZZ_TESTS); do \
 	    $(FUZZ) --package $${tests%:*} --test $${tests#*:} --no-fail-fast -- --ignored --nocapture || exit 1; \
 	done
