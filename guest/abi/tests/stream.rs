@@ -174,7 +174,7 @@ proptest! {
 
 /// Ten million damaged frames, each before one that arrives.
 #[test]
-#[ignore = "slow: make fuzz"]
+#[ignore = "long: make fuzz"]
 fn damaged_frames_cost_no_other() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut decoder = Decoder::new();

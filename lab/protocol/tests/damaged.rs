@@ -51,7 +51,7 @@ fn record(random: &mut fastrand::Rng) -> Record<'static> {
 }
 
 #[test]
-#[ignore = "slow: make fuzz"]
+#[ignore = "long: make fuzz"]
 fn every_requested_operation_has_one_outcome() {
     let job = Job {
         run: REQUESTED.iter().fold(0, |set, op| set | op.bit()),

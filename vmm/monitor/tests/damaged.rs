@@ -37,21 +37,21 @@ fn parse_damaged(valid: &[Vec<u8>], parse: impl Fn(&[u8])) {
 }
 
 #[test]
-#[ignore = "slow: make fuzz"]
+#[ignore = "long: make fuzz"]
 fn no_damaged_image_makes_the_loader_panic() {
     let valid = [TestImage::direct(&[0xf4]), TestImage::pvh(&[0xf4; 64])];
     parse_damaged(&valid.map(|image| image.bytes()), images::try_image);
 }
 
 #[test]
-#[ignore = "slow: make fuzz"]
+#[ignore = "long: make fuzz"]
 fn no_damaged_kernel_makes_the_loader_panic() {
     let header = kernels::compressed()[kernels::HEADER].to_vec();
     parse_damaged(&[header], kernels::try_header);
 }
 
 #[test]
-#[ignore = "slow: make fuzz"]
+#[ignore = "long: make fuzz"]
 fn no_damaged_requests_make_a_device_panic() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
     for (name, exercise) in TARGETS {
