@@ -29,6 +29,9 @@ pub enum Problem {
     /// The file does not exist.
     #[error("there is no such file")]
     Missing,
+    /// The file is empty: the program that made it was killed before it wrote to it.
+    #[error("it has no run yet")]
+    Empty,
     /// The file cannot be read.
     #[error("it cannot be read ({0})")]
     Unreadable(String),
@@ -77,6 +80,7 @@ impl Problem {
     pub fn remedy(&self) -> Option<&'static str> {
         Some(match self {
             Self::Missing => "`trapline run` makes one, --store FILE names another",
+            Self::Empty => "`trapline run` adds one, --store FILE names another",
             Self::Unreadable(_) => "make it readable, or choose another with --store FILE",
             Self::Unwritable(_) | Self::NotAFile => "choose another place with --store FILE",
             Self::Locked => "wait until that is done, or choose another with --store FILE",

@@ -308,7 +308,7 @@ pub fn verify(connection: &mut Connection) -> Result<(), Problem> {
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
     if found == 0 && tables == 0 {
-        return Err(Problem::Corrupt("it is empty".into()));
+        return Err(Problem::Empty);
     }
     if pragma(connection, "application_id")? != APPLICATION {
         return Err(Problem::Foreign);
