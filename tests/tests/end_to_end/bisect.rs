@@ -4,7 +4,8 @@
 mod custom_vmms;
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use trapline_tests::processes::{signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_git, has_qemu, parts, root, slow_image};
 
@@ -119,17 +120,17 @@ impl Repository {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    fn bisect(&self, words: &[&str]) -> CommandOutput {
+    /// Returns the command of a search whose commits are built by `build`.
+    fn search(&self, build: &str, words: &[&str]) -> Command {
         let path = self.path();
-        let fixed = [
-            "bisect",
-            "--repo",
-            path.to_str().expect("text"),
-            "--env",
-            "sim",
-        ];
-        let build = ["--build", "sh build.sh", "--workload", "basic"];
-        let mut command = self.place.trapline(&[&fixed[..], &build, words].concat());
+        let path = path.to_str().expect("text");
+        let fixed = ["bisect", "--repo", path, "--env", "sim", "--build", build];
+        self.place.trapline(&[&fixed[..], words].concat())
+    }
+
+    fn bisect(&self, words: &[&str]) -> CommandOutput {
+        let workload = ["--workload", "basic"];
+        let mut command = self.search("sh build.sh", &[&workload[..], words].concat());
         command.env("PARTS", parts());
         command.env("RECORDINGS", root().join("tests/recordings"));
         match self.replays {
@@ -196,6 +197,46 @@ fn tried(result: &CommandOutput) -> usize {
     steps
         .filter(|line| words.iter().any(|word| line.starts_with(word)))
         .count()
+}
+
+#[test]
+fn directory_of_a_killed_search_is_removed_by_the_next() {
+    if !can_search("a search that is killed") {
+        return;
+    }
+    let repository = Repository::new(&[Kind::Fast]);
+    let temporary = repository.place.path().join("temporary");
+    std::fs::create_dir(&temporary).expect("path is unused");
+    let directories = || {
+        let found = std::fs::read_dir(&temporary).expect("it is there");
+        found
+            .flatten()
+            .map(|entry| entry.path())
+            .collect::<Vec<_>>()
+    };
+    let start = |build| {
+        let mut command = repository.search(build, &["--good", "HEAD~1", "--bad", "HEAD"]);
+        command.env("TMPDIR", &temporary).stdout(Stdio::null());
+        command.spawn().expect("program starts")
+    };
+    let started = repository.place.path().join("started");
+    let build = format!("touch {}; exec sleep 1000", started.display());
+    let [mut killed, mut other] = [(); 2].map(|()| {
+        let search = start(&build);
+        assert!(wait_until(TO_BEGIN, || started.exists()));
+        std::fs::remove_file(&started).expect("it is there");
+        search
+    });
+    assert_eq!(directories().len(), 2, "one for each that runs");
+    killed.kill().expect("it runs");
+    killed.wait().expect("a child");
+    start("false").wait().expect("a child");
+    assert_eq!(directories().len(), 1, "that of the search that runs");
+    let places = repository.git(&["worktree", "list"]);
+    assert_eq!(places.lines().count(), 2, "{places}");
+    signal(&other, libc::SIGINT);
+    other.wait().expect("a child");
+    assert_eq!(directories(), Vec::<PathBuf>::new());
 }
 
 #[test]

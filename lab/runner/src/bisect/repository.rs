@@ -1,10 +1,16 @@
 //! Git access of a search: the sequence of commits, and a worktree outside the user's to check them out.
 
 use crate::failure::{Failure, Status};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 use trapline_environments::tool;
+
+/// Beginning of the names of directories of searches.
+const PREFIX: &str = "trapline-bisect-";
+/// File in such a directory that a search locks as long as it runs.
+const LOCK: &str = "lock";
 
 /// The user's repository.
 pub struct Repository {
@@ -31,6 +37,8 @@ impl Commit {
 pub struct Worktree<'a> {
     repository: &'a Repository,
     directory: TempDir,
+    /// Unlocked when it is closed, however this process ends.
+    _lock: File,
 }
 
 impl Repository {
@@ -107,21 +115,26 @@ impl Repository {
         }
     }
 
-    /// Creates a worktree of `commit`.
+    /// Creates a worktree of `commit`, and removes those that killed searches in this repository have left.
     ///
     /// # Errors
     /// The directory cannot be created.
     pub fn worktree(&self, commit: &Commit) -> Result<Worktree<'_>, Failure> {
-        let directory = tempfile::Builder::new()
-            .prefix("trapline-bisect-")
-            .tempdir();
-        let directory = directory.map_err(|error| {
+        self.remove_abandoned()?;
+        let locked = || {
+            let directory = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
+            let lock = File::create(directory.path().join(LOCK))?;
+            lock.lock()?;
+            std::io::Result::Ok((directory, lock))
+        };
+        let (directory, lock) = locked().map_err(|error| {
             Failure::new(format!("cannot create a temporary directory: {error}"))
                 .help("name another directory with TMPDIR")
         })?;
         let worktree = Worktree {
             repository: self,
             directory,
+            _lock: lock,
         };
         let path = worktree.path().display().to_string();
         self.git(&[
@@ -133,6 +146,28 @@ impl Repository {
             &commit.hash,
         ])?;
         Ok(worktree)
+    }
+
+    fn remove_abandoned(&self) -> Result<(), Failure> {
+        let listed = self.git(&["worktree", "list", "--porcelain"])?;
+        for tree in listed
+            .lines()
+            .filter_map(|line| line.strip_prefix("worktree "))
+        {
+            let Some(directory) = Path::new(tree).parent() else {
+                continue;
+            };
+            let name = directory.file_name().unwrap_or_default().to_string_lossy();
+            // Those of a search that runs are locked.
+            let is_abandoned =
+                || File::open(directory.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
+            if name.starts_with(PREFIX) && is_abandoned() {
+                self.git(&["worktree", "remove", "--force", tree])?;
+                // What is left is not in the way.
+                let _ = fs::remove_dir_all(directory);
+            }
+        }
+        Ok(())
     }
 
     fn git(&self, words: &[&str]) -> Result<String, Failure> {
@@ -165,7 +200,7 @@ impl Worktree<'_> {
 impl Drop for Worktree<'_> {
     fn drop(&mut self) {
         let path = self.path().display().to_string();
-        // After a failure, `git worktree prune` removes it later.
+        // After a failure, the next search removes it.
         let _ = self
             .repository
             .git(&["worktree", "remove", "--force", &path]);
