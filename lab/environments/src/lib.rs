@@ -48,8 +48,8 @@ pub use observe::last_stage;
 pub use trapline_host::custom_vmm::{CustomVmm, InvalidCommand};
 pub use trapline_host::debug_files;
 pub use trapline_host::{
-    cache, private, sha256_of_file, tool, Activity, Cache, Error as EnvError, Facts, GuestImage,
-    Limits, Part, Parts, TscRate,
+    cache, draft, private, sha256_of_file, tool, Activity, Cache, Error as EnvError, Facts,
+    GuestImage, Limits, Part, Parts, TscRate,
 };
 pub use trapline_sim::plugin::Plugin;
 pub use trapline_sim::settings::{GivenKernel, Settings, Start};

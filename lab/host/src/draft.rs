@@ -1,4 +1,4 @@
-//! Files and directories of the cache in progress.
+//! Files and directories of the cache in progress, and temporary directories.
 //!
 //! They are locked (flock(2)) by the process that writes them. An unlocked one was left behind by a killed
 //! process.
@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::{Builder, NamedTempFile, TempDir};
 
-/// Prefixes of their names: of downloads, and of everything else.
-const PREFIXES: [&str; 2] = [".fetching-", ".making-"];
+/// Prefixes of their names: of downloads, of everything else in the cache, and of temporary directories.
+const PREFIXES: [&str; 3] = [".fetching-", ".making-", TEMPORARY];
+
+/// Beginning of the names of temporary directories.
+pub const TEMPORARY: &str = ".trapline-work-";
 
 /// Age of an abandoned one: it may be locked a moment after its creation.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -29,8 +32,20 @@ impl WorkDirectory {
     /// # Errors
     /// It cannot be created.
     pub fn create(place: &Path) -> Result<Self, Error> {
+        Self::with_prefix(PREFIXES[0], place)
+    }
+
+    /// Creates a temporary directory, and removes abandoned ones.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub fn temporary() -> Result<Self, Error> {
+        Self::with_prefix(TEMPORARY, &std::env::temp_dir())
+    }
+
+    fn with_prefix(prefix: &str, place: &Path) -> Result<Self, Error> {
         remove_abandoned(place);
-        let directory = Builder::new().prefix(PREFIXES[0]).tempdir_in(place);
+        let directory = Builder::new().prefix(prefix).tempdir_in(place);
         let directory = directory.map_err(Error::file(place))?;
         Ok(Self {
             _lock: locked(directory.path()).map_err(Error::file(directory.path()))?,
@@ -121,7 +136,12 @@ mod tests {
             WorkDirectory::create(place).unwrap(),
             file_in(place).unwrap(),
         );
-        let left = [".fetching-abc", ".making-abc", ".making-4194305-abc"];
+        let left = [
+            ".fetching-abc",
+            ".making-abc",
+            ".making-4194305-abc",
+            ".trapline-work-abc",
+        ];
         let living = format!(".making-{}-abc", std::process::id());
         for name in left.into_iter().chain([living.as_str(), "mine"]) {
             fs::create_dir(place.join(name)).unwrap();

@@ -230,6 +230,12 @@ fn directory_of_a_killed_search_is_removed_by_the_next() {
     assert_eq!(directories().len(), 2, "one for each that runs");
     killed.kill().expect("it runs");
     killed.wait().expect("a child");
+    // A new one may not be locked yet.
+    for directory in directories() {
+        let directory = std::fs::File::open(directory).expect("it is there");
+        let aged = directory.set_modified(std::time::SystemTime::now() - TO_BEGIN);
+        aged.expect("it is owned by the test");
+    }
     start("false").wait().expect("a child");
     assert_eq!(directories().len(), 1, "that of the search that runs");
     let places = repository.git(&["worktree", "list"]);

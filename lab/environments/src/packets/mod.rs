@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
+use trapline_host::draft::WorkDirectory;
 use trapline_host::process::{Command, Process};
 use trapline_host::{find_program, tool, Error, Parts};
 use trapline_model::packets::{Frames, Latency, Ring, TrialFigures};
@@ -25,7 +25,7 @@ const OWN_SWITCH: &str = "trapline-switch";
 /// A started forwarder. It ends when this is dropped.
 pub struct Forwarder {
     process: Option<Process>,
-    directory: TempDir,
+    directory: WorkDirectory,
     kind: Kind,
     /// The program that sends frames.
     traffic: PathBuf,
@@ -45,8 +45,7 @@ impl Forwarder {
         frames: Frames,
     ) -> Result<Self, Error> {
         let traffic = own_program(parts, "trapline-traffic")?;
-        let directory = tempfile::Builder::new().prefix("trapline-net-").tempdir();
-        let directory = directory.map_err(Error::file(std::env::temp_dir()))?;
+        let directory = WorkDirectory::temporary()?;
         let mut forwarder = Self {
             process: None,
             directory,

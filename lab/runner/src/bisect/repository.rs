@@ -1,16 +1,10 @@
 //! Git access of a search: the sequence of commits, and a worktree outside the user's to check them out.
 
 use crate::failure::{Failure, Status};
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tempfile::TempDir;
+use trapline_environments::draft::{WorkDirectory, TEMPORARY};
 use trapline_environments::tool;
-
-/// Beginning of the names of directories of searches.
-const PREFIX: &str = "trapline-bisect-";
-/// File in such a directory that a search locks as long as it runs.
-const LOCK: &str = "lock";
 
 /// The user's repository.
 pub struct Repository {
@@ -36,9 +30,7 @@ impl Commit {
 /// A temporary worktree with one commit at a time, removed on drop.
 pub struct Worktree<'a> {
     repository: &'a Repository,
-    directory: TempDir,
-    /// Unlocked when it is closed, however this process ends.
-    _lock: File,
+    directory: WorkDirectory,
 }
 
 impl Repository {
@@ -120,21 +112,14 @@ impl Repository {
     /// # Errors
     /// The directory cannot be created.
     pub fn worktree(&self, commit: &Commit) -> Result<Worktree<'_>, Failure> {
-        self.remove_abandoned()?;
-        let locked = || {
-            let directory = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
-            let lock = File::create(directory.path().join(LOCK))?;
-            lock.lock()?;
-            std::io::Result::Ok((directory, lock))
-        };
-        let (directory, lock) = locked().map_err(|error| {
+        let directory = WorkDirectory::temporary().map_err(|error| {
             Failure::new(format!("cannot create a temporary directory: {error}"))
                 .help("name another directory with TMPDIR")
         })?;
+        self.forget_abandoned()?;
         let worktree = Worktree {
             repository: self,
             directory,
-            _lock: lock,
         };
         let path = worktree.path().display().to_string();
         self.git(&[
@@ -148,24 +133,14 @@ impl Repository {
         Ok(worktree)
     }
 
-    fn remove_abandoned(&self) -> Result<(), Failure> {
+    /// Removes the entries of worktrees of killed searches, whose directories are removed.
+    fn forget_abandoned(&self) -> Result<(), Failure> {
         let listed = self.git(&["worktree", "list", "--porcelain"])?;
-        for tree in listed
+        let trees = listed
             .lines()
-            .filter_map(|line| line.strip_prefix("worktree "))
-        {
-            let Some(directory) = Path::new(tree).parent() else {
-                continue;
-            };
-            let name = directory.file_name().unwrap_or_default().to_string_lossy();
-            // Those of a search that runs are locked.
-            let is_abandoned =
-                || File::open(directory.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
-            if name.starts_with(PREFIX) && is_abandoned() {
-                self.git(&["worktree", "remove", "--force", tree])?;
-                // What is left is not in the way.
-                let _ = fs::remove_dir_all(directory);
-            }
+            .filter_map(|line| line.strip_prefix("worktree "));
+        for tree in trees.filter(|tree| tree.contains(TEMPORARY) && !Path::new(tree).exists()) {
+            self.git(&["worktree", "remove", "--force", tree])?;
         }
         Ok(())
     }
