@@ -33,10 +33,6 @@ impl Session {
     /// Signal handlers cannot be installed, or a fact is given twice.
     pub fn open(options: &RunOptions, inventory: Inventory) -> Result<Self, Failure> {
         let mut session = Self::without_store(inventory, options.timeout, options.quiet)?;
-        session.progress.begin("checking environments");
-        let noise = NoiseSampler::begin();
-        session.host_facts = doctor::facts();
-        session.host_noise = noise.end();
         for (name, value) in &options.facts {
             if session
                 .user_facts
@@ -50,6 +46,10 @@ impl Session {
                 ));
             }
         }
+        session.progress.begin("checking environments");
+        let noise = NoiseSampler::begin();
+        session.host_facts = doctor::facts();
+        session.host_noise = noise.end();
         Ok(session)
     }
 

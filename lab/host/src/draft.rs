@@ -3,9 +3,11 @@
 //! They are locked (flock(2)) by the process that writes them. An unlocked one was left behind by a killed
 //! process.
 
+use crate::private::is_ours;
 use crate::Error;
 use rustix::fs::{flock, FlockOperation};
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::{Builder, NamedTempFile, TempDir};
@@ -104,10 +106,16 @@ pub fn is_abandoned(path: &Path) -> bool {
     is_settled(path) && !has_owner(rest) && locked(path).is_ok()
 }
 
+/// Returns whether a file or directory is ours and not new. Others can put anything into the directory for temporary
+/// files; to open a FIFO would wait.
 fn is_settled(path: &Path) -> bool {
-    let modified = fs::symlink_metadata(path).and_then(|about| about.modified());
-    let age = modified.ok().and_then(|at| at.elapsed().ok());
-    age.is_some_and(|age| age >= SETTLED)
+    let Ok(about) = fs::symlink_metadata(path) else {
+        return false;
+    };
+    let age = about.modified().ok().and_then(|at| at.elapsed().ok());
+    (about.is_file() || about.is_dir())
+        && is_ours(about.uid())
+        && age.is_some_and(|age| age >= SETTLED)
 }
 
 /// Returns whether a name of the form `PID-SUFFIX` has the id of a process. Such directories are not locked.
@@ -157,6 +165,19 @@ mod tests {
         assert!(directory.path().is_dir() && file.path().is_file());
         assert!(place.join(living).is_dir() && place.join("mine").is_dir());
         assert!(place.join(".fetching-new").is_dir());
+    }
+
+    #[test]
+    fn fifo_does_not_stop_and_is_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let fifo = place.path().join(format!("{TEMPORARY}fifo"));
+        for command in [&["mkfifo"][..], &["touch", "-d", "1 hour ago"]] {
+            let mut made = std::process::Command::new(command[0]);
+            let made = made.args(&command[1..]).arg(&fifo).status();
+            assert!(made.unwrap().success());
+        }
+        remove_abandoned(place.path());
+        assert!(fifo.exists());
     }
 
     #[test]

@@ -122,7 +122,8 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-fn is_ours(uid: u32) -> bool {
+/// Returns whether files of this user are trusted: those of root, and our own.
+pub(crate) fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 

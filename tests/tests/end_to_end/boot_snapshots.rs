@@ -132,6 +132,28 @@ fn concurrent_users_of_a_machine_boot_it_once() {
 }
 
 #[test]
+fn full_or_read_only_cache_changes_no_figure() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut settings) = own_cache(directory.path()) else {
+        return;
+    };
+    settings.cache.limit = 1 << 20;
+    let full = boot(&settings);
+    assert!(start(&full).contains("--cache-limit"), "{}", start(&full));
+    assert_eq!(snapshots(&settings), Vec::<PathBuf>::new());
+    // Not even root can create a directory in place of a file.
+    fs::remove_dir(directory.path().join("snapshots")).unwrap();
+    fs::write(directory.path().join("snapshots"), "in the way").unwrap();
+    let unwritable = boot(&settings);
+    let reason = start(&unwritable);
+    assert!(
+        reason.starts_with("booted; it could not be kept: "),
+        "{reason}"
+    );
+    assert_alike(&full, &unwritable);
+}
+
+#[test]
 #[ignore = "slow: make test-all"]
 fn each_qemu_has_its_own_snapshots() {
     let directory = tempfile::tempdir().unwrap();

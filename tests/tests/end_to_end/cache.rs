@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use trapline_environments::sim::kernel::{self, Maker};
-use trapline_tests::measurements::{estimate, facts};
 use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{has, CommandOutput, Place};
 use trapline_tests::{has_qemu, on_path, settings, write_program};
@@ -78,18 +77,19 @@ impl Cached {
     /// Runs on [`MACHINE`] and returns how it started: booted or restored.
     #[track_caller]
     fn measure(&self, more: &[&str]) -> String {
-        start_and_figure(self.start(more)).0
+        start_of(self.start(more))
     }
 }
 
-/// Waits for a run, which must succeed, and returns how its machine started, and its figure.
+/// Waits for a run, which must succeed, and returns how its machine started.
 #[track_caller]
-fn start_and_figure(run: Child) -> (String, f64) {
+fn start_of(run: Child) -> String {
     let result = CommandOutput::from(run.wait_with_output().expect("child is reaped"));
     assert_eq!(result.status, Some(0), "{result:?}");
     let json: Value = serde_json::from_str(&result.stdout).expect("JSON");
-    let start = facts(&json, MACHINE)["l1-start"].as_str().expect("fact");
-    (start.to_owned(), estimate(&json, MACHINE, "getpid"))
+    assert!(json["cells"][0]["estimate"].is_number(), "{json}");
+    let facts = &json["environments"][MACHINE]["facts"];
+    facts["l1-start"].as_str().expect("fact").to_owned()
 }
 
 /// Returns the number of names in a directory that begin with `with`.
@@ -164,21 +164,21 @@ fn invalid_sizes_are_rejected_with_an_example() {
     assert_rejected(&cached.run(&["cache"]), 2, &["a command is missing"]);
 }
 
+/// The fast test of this is in `boot_snapshots`.
 #[test]
 #[ignore = "slow: make test-all"]
-fn full_or_read_only_cache_changes_no_figure() {
+fn full_or_read_only_cache_is_recorded_as_a_fact() {
     let Some(cached) = Cached::with_kernels("a cache that is full") else {
         return;
     };
-    let (start, full) = start_and_figure(cached.start(&["--cache-limit", "1M"]));
+    let start = cached.measure(&["--cache-limit", "1M"]);
     assert!(
         start.contains("more than the cache may take: --cache-limit"),
         "{start}"
     );
     fs::remove_dir(cached.snapshots()).expect("directory is empty");
     fs::write(cached.snapshots(), "in the way").expect("path is unused");
-    let (start, unwritable) = start_and_figure(cached.start(&[]));
-    assert_eq!(full, unwritable);
+    let start = cached.measure(&[]);
     assert!(
         start.starts_with("booted; it could not be kept: "),
         "{start}"
@@ -198,9 +198,8 @@ fn pruning_does_not_disturb_a_run() {
         while run.try_wait().expect("file is owned by the test").is_none() {
             let pruned = cached.run(&["cache", "prune"]);
             assert_eq!(pruned.status, Some(0), "{pruned:?}");
-            std::thread::sleep(Duration::from_millis(50));
         }
-        let (start, _) = start_and_figure(run);
+        let start = start_of(run);
         assert!(["booted", "restored"].contains(&&start[..]), "{start}");
         cached.measure(&[]);
     }
