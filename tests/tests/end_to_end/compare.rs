@@ -23,7 +23,7 @@ fn slower_build_is_changed_and_identical_build_is_not() {
     if !has_qemu("comparisons on the instruction clock") {
         return;
     }
-    let place = Place::new();
+    let place = Place::reproducing();
     let json = compare(&place, "sim sim --workload exits,basic --format json").json();
     assert_eq!(json["b"], "sim:again");
     for one in json["operations"].as_array().expect("list of operations") {
