@@ -16,14 +16,15 @@ SKIPS := $(CURDIR)/target/skips.txt
 export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 1)))
 # Tests use the release profile with changes for our own crates: dependencies are compiled once.
 # All machines of the tests fit in the limit of snapshots: a machine that is removed has to be booted again.
+# Always of the whole workspace: dependencies of fewer packages have fewer features, and are compiled again.
 TEST := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) TRAPLINE_CACHE_LIMIT=16G \
-	cargo --config tests/profile.toml test --release
+	cargo --config tests/profile.toml test --release --workspace
 # Random inputs in great numbers need optimization.
 FUZZ := TRAPLINE_SKIPS=$(SKIPS) TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo test --release
 
-# Packages and test programs with ignored tests: those that boot whole machines, and
-# those that take millions of random inputs, whose short forms every test run has.
-SLOW_TESTS := trapline-switch:vmm trapline-tests:end_to_end
+# Test programs with ignored tests: those that boot whole machines, and (with their packages) those that take
+# millions of random inputs, whose short forms every test run has.
+SLOW_TESTS := --test vmm --test end_to_end
 FUZZ_TESTS := trapline-emulation:random trapline-monitor:all trapline-process:hostile trapline-abi:stream \
 	trapline-protocol:damaged trapline-switch:fuzz trapline-switch:forwarding
 
@@ -53,21 +54,17 @@ check: ## Check format and lints
 
 test: setup-tests build ## Run all tests but the slow ones; prints what was skipped and why
 	@rm -f $(SKIPS)
-	$(TEST) --workspace --tests --no-fail-fast
-	$(TEST) --package trapline-store --doc
+	$(TEST) --tests --no-fail-fast
+	$(TEST) --doc
 	@scripts/skips.sh $(SKIPS)
 	@echo; echo "Slow tests, left out here (make test-all runs them, too):"
-	@for tests in $(SLOW_TESTS); do \
-	    $(TEST) --quiet --package $${tests%:*} --test $${tests#*:} -- --list --ignored; \
-	done | sed -n 's/: test$$//p' | sed 's/^/  /'
+	@$(TEST) --quiet $(SLOW_TESTS) -- --list --ignored | sed -n 's/\(.*\): test$$/  \1/p'
 
 test-all: test test-slow ## Run all tests (about an hour)
 
 test-slow: ## Run the slow tests that `make test` leaves out
 	@rm -f $(SKIPS)
-	for tests in $(SLOW_TESTS); do \
-	    $(TEST) --package $${tests%:*} --test $${tests#*:} --no-fail-fast -- --ignored || exit 1; \
-	done
+	$(TEST) $(SLOW_TESTS) --no-fail-fast -- --ignored
 	@scripts/skips.sh $(SKIPS)
 
 baseline: build ## Measure the exact figures that `make test` compares with

@@ -12,9 +12,9 @@ use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::fs::File;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::OnceLock;
-use trapline_profile::counter::{self, Counter, Flow, InsnSite, StackSlot};
+use trapline_profile::counter::{self, Counter, Flow, StackSlot, Translation};
 use trapline_profile::irq_path::{self, IrqPath};
-use trapline_profile::irq_tracer::{Block, IrqTracer, TracePoint};
+use trapline_profile::irq_tracer::{self, IrqTracer, TracePoint};
 use trapline_profile::{format, page, AddressLayout, MAX_LENGTH, MAX_LEVELS};
 
 /// Version of QEMU's plugin API that this plugin declares to use: that of the QEMU that loads it.
@@ -34,7 +34,7 @@ static COUNTER: Counter = Counter::new();
 
 static IRQ_TRACER: IrqTracer = IrqTracer::new();
 
-/// Number of instructions that began, for the tracer.
+/// Number of instructions that began, of all blocks for the tracer, and of those that the counter counts as a whole.
 static EXECUTED: OnceLock<Option<InlineCounter>> = OnceLock::new();
 
 /// Initializes the plugin. Arguments: `out=FILE` names the output; [`format::STACKS`] counts
@@ -114,10 +114,15 @@ unsafe extern "C" fn block_translated(_: Id, block: *mut Tb) {
         // SAFETY: the block that is being translated, and its instructions.
         return unsafe { trace_block(block, insns) };
     }
-    for (insn, ends_block) in insns {
-        // SAFETY: an instruction of the block that is being translated.
-        unsafe { count_insn(insn, ends_block) };
-    }
+    // SAFETY: as above.
+    unsafe { count_block(block, insns) };
+}
+
+/// Returns the number of instructions that began, if this QEMU can count them.
+fn executed_insns() -> Option<&'static InlineCounter> {
+    // SAFETY: called while a block is translated, so the CPU exists, and is the only one.
+    let executed = EXECUTED.get_or_init(|| unsafe { InlineCounter::new() });
+    executed.as_ref()
 }
 
 /// Registers the interrupt tracer's callbacks.
@@ -136,13 +141,11 @@ unsafe fn trace_block(block: *mut Tb, insns: impl Iterator<Item = (*mut Insn, bo
         .zip(&codes)
         // SAFETY: as above.
         .map(|((insn, ends_block), code)| unsafe { decode(insn, code, ends_block) });
-    // SAFETY: the CPU that translates exists, and is the only one.
-    let executed = EXECUTED.get_or_init(|| unsafe { InlineCounter::new() });
-    let Some(executed) = executed else {
+    let Some(executed) = executed_insns() else {
         return print_error("this QEMU has no function to count instructions inline");
     };
     IRQ_TRACER.set_executed(executed.value());
-    let traced: &'static Block = IRQ_TRACER.block(decoded);
+    let traced: &'static irq_tracer::Block = IRQ_TRACER.block(decoded);
     // SAFETY: the block is being translated; the user data is never freed, and the
     // callback only reads it.
     unsafe {
@@ -174,7 +177,7 @@ unsafe fn trace_block(block: *mut Tb, insns: impl Iterator<Item = (*mut Insn, bo
 /// A block is about to be executed.
 unsafe extern "C" fn block_executed(_: c_uint, block: *mut c_void) {
     // SAFETY: the user data of `trace_block`: a block that is never freed.
-    IRQ_TRACER.begin_block(unsafe { &*block.cast::<Block>() });
+    IRQ_TRACER.begin_block(unsafe { &*block.cast::<irq_tracer::Block>() });
 }
 
 /// An instruction on the interrupt path is about to be executed.
@@ -225,25 +228,66 @@ unsafe fn may_cross_page(insn: *const Insn) -> bool {
 /// Registers the counter's callbacks.
 ///
 /// # Safety
-/// `insn` belongs to the block that QEMU is translating; `ends_block` if it is the last.
-unsafe fn count_insn(insn: *mut Insn, ends_block: bool) {
-    // SAFETY: by the contract above.
-    let code = unsafe { Code::of(insn) };
-    // SAFETY: as above.
-    let decoded = unsafe { decode(insn, &code, ends_block) };
-    let physical = decoded.physical;
-    let needs_page = COUNTER.needs_page(decoded.address) && physical != 0;
-    let site: &'static InsnSite = COUNTER.site(&counter::Insn {
-        // SAFETY: QEMU's pointer to the first byte, in memory of the machine, which is
-        // mapped in whole pages.
-        page: needs_page.then(|| unsafe { fingerprint_around(physical) }),
-        ..decoded
+/// `block` is being translated by QEMU, and `insns` are its instructions, each with whether it
+/// ends the block.
+unsafe fn count_block(block: *mut Tb, insns: impl Iterator<Item = (*mut Insn, bool)> + Clone) {
+    let executed = executed_insns();
+    if let Some(executed) = executed {
+        COUNTER.set_executed(executed.value());
+    }
+    let codes: Vec<_> = insns
+        .clone()
+        // SAFETY: instructions of the block that is being translated, in all closures.
+        .map(|(insn, _)| unsafe { Code::of(insn) })
+        .collect();
+    let decoded = insns.clone().zip(&codes).map(|((insn, ends_block), code)| {
+        // SAFETY: as above.
+        let decoded = unsafe { decode(insn, code, ends_block) };
+        let physical = decoded.physical;
+        let needs_page = COUNTER.needs_page(decoded.address) && physical != 0;
+        counter::Insn {
+            // SAFETY: QEMU's pointer to the first byte, in memory of the machine, which is
+            // mapped in whole pages.
+            page: needs_page.then(|| unsafe { fingerprint_around(physical) }),
+            ..decoded
+        }
     });
-    let data = user_data(site);
-    // SAFETY: as above; the site is never freed, and the callback only reads it
-    // and its atomics.
+    match (COUNTER.translate(decoded), executed) {
+        (Translation::Whole(whole), Some(executed)) => {
+            let (callback, flags) = (counted_block_executed, qemu::NO_REGS);
+            // SAFETY: the block and its instructions are being translated; the user data is never freed, and the
+            // callback only reads it and its atomics.
+            unsafe {
+                qemu::qemu_plugin_register_vcpu_tb_exec_cb(
+                    block,
+                    callback,
+                    flags,
+                    user_data(whole),
+                );
+                insns.for_each(|(insn, _)| executed.count(insn));
+            }
+        }
+        (Translation::Single(singles), _) => {
+            for ((insn, _), single) in insns.zip(singles) {
+                // SAFETY: as above.
+                unsafe { count_insn(insn, single) };
+            }
+        }
+        (Translation::Whole(_), None) => {
+            print_error("a block is counted as a whole without a number of instructions");
+        }
+    }
+}
+
+/// Registers the counter's callbacks of an instruction.
+///
+/// # Safety
+/// `insn` belongs to the block that QEMU is translating.
+unsafe fn count_insn(insn: *mut Insn, single: &'static counter::Block) {
+    let data = user_data(single);
+    // SAFETY: by the contract above; the user data is never freed, and the callbacks only read it and its atomics.
     unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, executed, qemu::NO_REGS, data) };
-    if COUNTER.counts_paths() && site.flow().is_some() {
+    if COUNTER.counts_paths() && single.first().flow().is_some() {
         let (flags, accesses) = (qemu::NO_REGS, qemu::LOADS_AND_STORES);
         // SAFETY: as above.
         unsafe { qemu::qemu_plugin_register_vcpu_mem_cb(insn, accessed, flags, accesses, data) };
@@ -263,9 +307,9 @@ unsafe fn fingerprint_around(physical: usize) -> u64 {
 
 /// A call has stored its return address, or a return has loaded one. An indirect call may also
 /// load its target.
-unsafe extern "C" fn accessed(_: c_uint, access: qemu::Access, address: u64, site: *mut c_void) {
-    // SAFETY: the user data of `count_insn`: a site that is never freed.
-    let site = unsafe { &*site.cast::<InsnSite>() };
+unsafe extern "C" fn accessed(_: c_uint, access: qemu::Access, address: u64, block: *mut c_void) {
+    // SAFETY: the user data of `count_insn`: a block that is never freed.
+    let site = unsafe { &*block.cast::<counter::Block>() }.first();
     // SAFETY: reads only its argument.
     let is_store = unsafe { qemu::qemu_plugin_mem_is_store(access) };
     if is_store != (site.flow() == Some(Flow::Call)) {
@@ -280,11 +324,17 @@ unsafe extern "C" fn accessed(_: c_uint, access: qemu::Access, address: u64, sit
     COUNTER.access_slot(site, StackSlot { address, physical });
 }
 
-/// An instruction is about to be executed.
-unsafe extern "C" fn executed(_: c_uint, site: *mut c_void) {
-    // SAFETY: the user data of `count_insn`: a site that is never freed.
-    let site = unsafe { &*site.cast::<InsnSite>() };
-    if let Err(message) = COUNTER.execute(site) {
+/// A block is about to be executed that is counted as a whole.
+unsafe extern "C" fn counted_block_executed(_: c_uint, block: *mut c_void) {
+    // SAFETY: the user data of `count_block`: a block that is never freed.
+    COUNTER.begin_block(unsafe { &*block.cast::<counter::Block>() });
+}
+
+/// An instruction is about to be executed that is watched.
+unsafe extern "C" fn executed(_: c_uint, block: *mut c_void) {
+    // SAFETY: the user data of `count_insn`: a block that is never freed.
+    let block = unsafe { &*block.cast::<counter::Block>() };
+    if let Err(message) = COUNTER.execute(block) {
         print_error(&message);
     }
 }

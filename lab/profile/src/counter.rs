@@ -1,25 +1,30 @@
 //! Counts instructions while the machine runs; called by the plugin.
 //!
-//! Every translated instruction has an [`InsnSite`]; executing it in an open window adds one.
-//! When a window closes, its counts are written. Two kinds of windows are independent of each
-//! other: batches, and the intervals between the stages of a launch.
+//! Every translated instruction has an [`InsnSite`]. Those of a translation block are counted together: the emulator
+//! adds up executed instructions itself, and how many of a block were executed before the next one began gives the
+//! instruction that control left it by. Instructions that open or close windows or change the level, and all if call
+//! paths are counted, are watched one by one. When a window closes, its counts are written. Two kinds of windows are
+//! independent of each other: batches, and the intervals between the stages of a launch.
 //!
 //! Guest mode is derived from VMRUN: the guest runs from VMRUN until the instruction after it,
 //! the target of #VMEXIT, is executed. [`crate::levels`] extends that to nested guests. [`path_counter`]
 //! counts by call path.
 
+mod block;
 mod call_chains;
 mod call_tree;
 mod path_counter;
 mod sites;
 
 pub use crate::insn::Flow;
+pub use block::Block;
 pub use call_chains::StackSlot;
 
 use crate::address_space::{AddressLayout, AddressSpace};
+use crate::current_block::CurrentBlock;
 use crate::format::{self, InsnCount, MarkerError, Window, WindowKind};
 use crate::insn::InsnTraits;
-use crate::levels::{EntryId, Levels, Reached, MAX_LEVELS};
+use crate::levels::{EntryId, Levels, Reached};
 use crate::retirement::{OpenWindows, Retirement};
 use path_counter::{PathCount, PathCounter};
 use sites::State;
@@ -49,7 +54,7 @@ enum Role {
     ReachStage(Stage),
 }
 
-/// A translated instruction and its counts.
+/// A translated instruction.
 #[derive(Debug)]
 pub struct InsnSite {
     address: u64,
@@ -57,8 +62,6 @@ pub struct InsnSite {
     role: Role,
     traits: InsnTraits,
     page: Option<u64>,
-    /// Executions by window kind and level.
-    counts: [[AtomicU64; MAX_LEVELS]; 2],
     path_count: PathCount,
 }
 
@@ -69,6 +72,11 @@ impl InsnSite {
             Role::Flow(flow) => Some(flow),
             _ => None,
         }
+    }
+
+    /// Returns whether its execution affects neither windows nor the level.
+    fn is_ordinary(&self) -> bool {
+        matches!(self.role, Role::Ordinary | Role::Flow(_))
     }
 
     /// Returns the guest entry whose #VMEXIT leads to it, if any.
@@ -97,6 +105,15 @@ pub struct Insn<'a> {
     pub page: Option<u64>,
 }
 
+/// How a translation block is counted.
+#[derive(Clone, Debug)]
+pub enum Translation {
+    /// As a whole: [`Counter::begin_block`] is called when it begins.
+    Whole(&'static Block),
+    /// Instruction by instruction, each of which is a block: [`Counter::execute`] is called when it begins.
+    Single(Vec<&'static Block>),
+}
+
 /// Counts per instruction and the mode of the machine.
 pub struct Counter {
     has_xen: AtomicBool,
@@ -108,6 +125,8 @@ pub struct Counter {
     stage: AtomicU8,
     retirement: Retirement,
     paths: PathCounter,
+    /// The block that executes, if it is counted as a whole and a window is open.
+    block: CurrentBlock<Block>,
     state: Mutex<Option<State>>,
 }
 
@@ -122,6 +141,7 @@ impl Counter {
             stage: AtomicU8::new(NO_STAGE),
             retirement: Retirement::new(),
             paths: PathCounter::new(),
+            block: CurrentBlock::new(),
             state: Mutex::new(None),
         }
     }
@@ -140,6 +160,12 @@ impl Counter {
     /// Sets the address layout to Xen instead of Linux.
     pub fn set_xen(&self) {
         self.has_xen.store(true, Relaxed);
+    }
+
+    /// Sets the number that the emulator increments when an instruction of a block begins that is counted as a whole;
+    /// without it none is. Only the first call has an effect.
+    pub fn set_executed(&self, executed: &'static AtomicU64) {
+        self.block.set_executed(executed);
     }
 
     /// Starts a launch without a marker.
@@ -177,9 +203,23 @@ impl Counter {
         self.paths.is_enabled()
     }
 
-    /// Returns the site of a translated instruction. Sites are never freed: QEMU keeps pointers
-    /// to them in its translations.
-    pub fn site(&self, insn: &Insn<'_>) -> &'static InsnSite {
+    /// Returns how the translation block of these instructions is counted. Blocks and sites are never freed: QEMU keeps
+    /// pointers to them in its translations.
+    pub fn translate<'a>(&self, insns: impl Iterator<Item = Insn<'a>>) -> Translation {
+        let sites: Vec<_> = insns.map(|insn| self.site(&insn)).collect();
+        let is_whole = self.block.is_counted()
+            && !self.counts_paths()
+            && sites.iter().all(|site| site.is_ordinary());
+        self.with(|state| match is_whole {
+            true => Translation::Whole(state.block(sites)),
+            false => {
+                let single = sites.into_iter().map(|site| state.block(vec![site]));
+                Translation::Single(single.collect())
+            }
+        })
+    }
+
+    fn site(&self, insn: &Insn<'_>) -> &'static InsnSite {
         let Insn { address, page, .. } = *insn;
         let layout = self.layout();
         self.with(|state| {
@@ -197,7 +237,6 @@ impl Counter {
                         role,
                         traits,
                         page,
-                        counts: Default::default(),
                         path_count: PathCount::new(),
                     }));
                     state.replace(key, site);
@@ -207,11 +246,39 @@ impl Counter {
         })
     }
 
-    /// Counts one execution.
+    /// Records that a block begins that is counted as a whole.
+    #[inline]
+    pub fn begin_block(&self, block: &'static Block) {
+        // The block before has been counted when the last window closed.
+        if self.open_windows() != [false; 2] {
+            self.count_left(self.block.begin(block));
+        }
+    }
+
+    /// Counts the executed instructions of a block that control left.
+    fn count_left(&self, left: Option<(&'static Block, u64)>) {
+        let Some((block, executed)) = left else {
+            return;
+        };
+        // Neither windows nor the level changed since it began.
+        let level = self.levels.reach(None).level;
+        let open = self.open_windows();
+        if let Some((index, last)) = block.last(executed) {
+            self.count(block, index, level, open);
+            self.retire(block.first(), level, None, open);
+            if index != 0 {
+                self.retirement.skip_to(last.traits, level);
+            }
+        }
+    }
+
+    /// Counts one execution of a block of one instruction.
     ///
     /// # Errors
     /// A window ended and cannot be written.
-    pub fn execute(&self, site: &InsnSite) -> Result<(), String> {
+    pub fn execute(&self, block: &'static Block) -> Result<(), String> {
+        self.count_left(self.block.leave());
+        let site = block.first();
         let Reached { level, exited } = self.levels.reach(site.target_of());
         self.paths.reach(site.address, level != 0);
         // A batch contains neither of its markers; the window of a stage begins with its own.
@@ -220,7 +287,14 @@ impl Counter {
             Role::ReachStage(stage) => self.reach_stage(stage),
             _ => Ok(()),
         };
-        self.add(site, level, exited);
+        let open = self.open_windows();
+        if open != [false; 2] {
+            self.count(block, 0, level, open);
+            if open[BATCH] {
+                self.paths.count(site);
+            }
+            self.retire(site, level, exited, open);
+        }
         match site.role {
             Role::BeginBatch => self.begin_batch(),
             Role::GuestEntry(entry) => {
@@ -244,19 +318,16 @@ impl Counter {
         [self.in_batch.load(Relaxed), in_stage]
     }
 
-    fn add(&self, site: &InsnSite, level: u8, exited: Option<u8>) {
-        let open = self.open_windows();
-        if open == [false; 2] {
-            return;
+    /// Counts an execution of a block that ended with the instruction at `last`.
+    fn count(&self, block: &'static Block, last: usize, level: u8, open: OpenWindows) {
+        let is_first = block.count(last, level, open);
+        if is_first != [false; 2] {
+            self.with(|state| state.add_counted(block, is_first));
         }
-        for (counts, _) in site.counts.iter().zip(open).filter(|(_, open)| *open) {
-            let count = &counts[usize::from(level)];
-            // Only one thread writes, so no atomic addition is needed.
-            count.store(count.load(Relaxed) + 1, Relaxed);
-        }
-        if open[BATCH] {
-            self.paths.count(site);
-        }
+    }
+
+    /// Tracks whether the instruction before `site` retired.
+    fn retire(&self, site: &InsnSite, level: u8, exited: Option<u8>, open: OpenWindows) {
         if level < self.layout().levels() {
             self.retirement
                 .execute_on_host(site.traits, level, exited, open);

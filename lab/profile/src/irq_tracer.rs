@@ -13,12 +13,12 @@
 
 use crate::address_space::{AddressLayout, AddressSpace};
 use crate::counter::Insn;
+use crate::current_block::CurrentBlock;
 use crate::insn::{InsnTraits, VMRUN};
 use crate::irq_path::{IrqEvent, IrqPath, IrqTimestamps};
 use crate::retirement::{OpenWindows, Retirement};
 use std::collections::HashSet;
-use std::ptr::{null_mut, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// One window, always open.
@@ -58,13 +58,9 @@ pub struct IrqTracer {
     layout: OnceLock<AddressLayout>,
     /// Targets of #VMEXIT.
     exit_targets: Mutex<Option<HashSet<u64>>>,
-    /// Number of instructions that began.
-    executed: OnceLock<&'static AtomicU64>,
-    /// The current block, and the value of `executed` at its start.
-    block: AtomicPtr<Block>,
-    executed_at_block: AtomicU64,
+    block: CurrentBlock<Block>,
     in_guest: AtomicBool,
-    /// True from the host's timer interrupt on, and the value of `executed` there.
+    /// True from the host's timer interrupt on, and the number of instructions that had begun.
     is_tracing: AtomicBool,
     executed_at_start: AtomicU64,
     retirement: Retirement,
@@ -100,9 +96,7 @@ impl IrqTracer {
             path: OnceLock::new(),
             layout: OnceLock::new(),
             exit_targets: Mutex::new(None),
-            executed: OnceLock::new(),
-            block: AtomicPtr::new(null_mut()),
-            executed_at_block: AtomicU64::new(0),
+            block: CurrentBlock::new(),
             in_guest: AtomicBool::new(false),
             is_tracing: AtomicBool::new(false),
             executed_at_start: AtomicU64::new(0),
@@ -129,12 +123,7 @@ impl IrqTracer {
     /// Sets the counter that QEMU increments before each instruction, after the call of
     /// [`Self::trace`] for it. Only the first call has an effect.
     pub fn set_executed(&self, executed: &'static AtomicU64) {
-        let _ = self.executed.set(executed);
-    }
-
-    fn executed(&self) -> u64 {
-        let executed = self.executed.get();
-        executed.map_or(0, |executed| executed.load(Relaxed))
+        self.block.set_executed(executed);
     }
 
     fn layout(&self) -> AddressLayout {
@@ -176,12 +165,8 @@ impl IrqTracer {
 
     /// Records that a block begins.
     pub fn begin_block(&self, block: &'static Block) {
-        let now = self.executed();
-        let executed = now - self.executed_at_block.swap(now, Relaxed);
-        let entered = NonNull::from(block).as_ptr();
-        let before = NonNull::new(self.block.swap(entered, Relaxed));
-        // SAFETY: only blocks that are never freed nor changed are stored there, above.
-        let last = before.and_then(|before| unsafe { before.as_ref() }.last(executed));
+        let before = self.block.begin(block);
+        let last = before.and_then(|(before, executed)| before.last(executed));
         let was_in_guest = self.in_guest.load(Relaxed);
         let enters_guest = last
             .and_then(|(_, point)| point)
@@ -246,13 +231,13 @@ impl IrqTracer {
 
     /// Returns the clock ticks since the start, without the current instruction.
     fn ticks(&self) -> u64 {
-        let executed = self.executed() - self.executed_at_start.load(Relaxed);
+        let executed = self.block.executed() - self.executed_at_start.load(Relaxed);
         executed.saturating_sub(self.retirement.unretired(0))
     }
 
     fn start(&self) {
         self.retirement.reset();
-        let executed = self.executed();
+        let executed = self.block.executed();
         self.executed_at_start.store(executed, Relaxed);
         self.is_tracing.store(true, Relaxed);
     }

@@ -9,6 +9,7 @@ mod address_space;
 pub mod bochs_trace;
 mod breakdown;
 pub mod counter;
+mod current_block;
 pub mod format;
 mod insn;
 pub mod irq_path;

@@ -2,6 +2,7 @@
 //! what this host does is its own.
 
 use crate::report::{assert_accessible, open_page};
+use rusqlite::Connection;
 use serde_json::{json, Value};
 use trapline_tests::browser::has_browser;
 use trapline_tests::run::{CommandOutput, Place};
@@ -81,6 +82,16 @@ fn every_block_measures_both_and_stored_runs_compare_alike() {
     assert_eq!(
         operation(&apart, "getpid")["boots"],
         serde_json::json!([8, 3])
+    );
+    assert!(!apart["remarks"].to_string().contains("host"), "{apart:#}");
+    let store = Connection::open(place.store()).expect("store exists");
+    let other = "UPDATE runs SET facts = json_set(facts, '$.cpu', 'Another CPU') WHERE id = 2";
+    store.execute(other, []).expect("a run of another host");
+    let apart = compare(&place, "1 2 --format json").json();
+    let remarks = apart["remarks"].to_string();
+    assert!(
+        remarks.contains("the host's cpu: ") && remarks.contains(", Another CPU (B)."),
+        "{remarks}"
     );
 }
 

@@ -1,6 +1,6 @@
 //! Remarks below a comparison.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trapline_gate::facts;
 use trapline_model::{names, Config, Observation};
 use trapline_report::{aa_control, compare};
@@ -57,6 +57,31 @@ pub fn differing_facts(a: &[Observation], b: &[Observation]) -> Vec<String> {
         ))
     });
     known.collect()
+}
+
+/// Facts of a run, by name.
+type Facts = BTreeMap<String, String>;
+
+/// Facts of a run that say nothing about its host, or differ from run to run on one host.
+const NOT_OF_HOST: [&str; 2] = ["parts", "tsc mhz"];
+
+/// Returns what differs between the hosts of two runs, which figures on the wall clock depend on.
+pub fn differing_hosts(a: &Facts, b: &Facts) -> Vec<String> {
+    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let value = |fact: Option<&String>| fact.map_or("unknown".to_owned(), |it| shortened(it));
+    let mut remarks = Vec::new();
+    for name in names {
+        let (old, new) = (a.get(name), b.get(name));
+        if old != new && !NOT_OF_HOST.contains(&name.as_str()) {
+            let (old, new) = (value(old), value(new));
+            remarks.push(format!("Differs: the host's {name}: {old} (A), {new} (B)."));
+        }
+    }
+    if !remarks.is_empty() {
+        let caution = "A change may be one of the host, not of what was compared.";
+        remarks.push(caution.to_owned());
+    }
+    remarks
 }
 
 fn shortened(fact: &str) -> String {

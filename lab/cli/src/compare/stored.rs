@@ -1,6 +1,6 @@
 //! Compares stored runs.
 
-use super::remarks::differing_facts;
+use super::remarks::{differing_facts, differing_hosts};
 use super::{same_clock, settings, Compared};
 use crate::args::{CompareArgs, Side};
 use crate::store_path::store_path;
@@ -36,6 +36,13 @@ pub fn compare(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> 
         .map(|(a, b)| Comparison { a, b, design })
         .collect();
     let matches = compare_all(&comparisons, &settings);
+    let mut remarks: Vec<_> = observed
+        .iter()
+        .flat_map(|(a, b)| differing_facts(a, b))
+        .collect();
+    if !matches.iter().all(|row| row.clock().is_exact()) {
+        remarks.extend(differing_hosts(&run_a.info.facts, &run_b.info.facts));
+    }
     let name = |run: u32, configs: &mut dyn Iterator<Item = &Config>| {
         let names: Vec<_> = configs.map(ToString::to_string).collect();
         format!("run {run}: {}", names.join(", "))
@@ -46,10 +53,7 @@ pub fn compare(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> 
         a: name(a, &mut pairs.iter().map(|(a, _)| a)),
         b: name(b, &mut pairs.iter().map(|(_, b)| b)),
         settings,
-        remarks: observed
-            .iter()
-            .flat_map(|(a, b)| differing_facts(a, b))
-            .collect(),
+        remarks,
         matches,
     };
     Ok(Compared {

@@ -1,19 +1,22 @@
-//! The translated instructions of a machine, by address.
+//! The translated instructions and blocks of a machine.
 
-use super::{Insn, InsnSite, Role};
+use super::{Block, Insn, InsnSite, Role};
 use crate::format::InsnCount;
 use crate::insn::{self, VMRUN};
 use crate::levels::EntryId;
 use crate::page;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::sync::atomic::Ordering::Relaxed;
 use trapline_abi::marker;
 
 /// Sites, and the file for their counts.
 #[derive(Default)]
 pub(super) struct State {
     pub sites: HashMap<SiteKey, &'static InsnSite>,
+    /// Blocks by the addresses of their sites.
+    blocks: HashMap<Vec<usize>, &'static Block>,
+    /// Blocks that were executed in the open window of a kind.
+    counted: [Vec<&'static Block>; 2],
     /// Targets of #VMEXIT by virtual address and address in QEMU's memory; the latter is 0 in the
     /// page after the entry. Kernels of different levels use equal virtual addresses.
     exit_targets: HashMap<(u64, usize), EntryId>,
@@ -58,6 +61,23 @@ impl State {
         *known.or_insert_with(|| EntryId::new(number))
     }
 
+    /// Returns the block of these instructions.
+    pub fn block(&mut self, sites: Vec<&'static InsnSite>) -> &'static Block {
+        let key = sites.iter().map(|site| std::ptr::from_ref(*site) as usize);
+        self.blocks
+            .entry(key.collect())
+            .or_insert_with(|| Box::leak(Box::new(Block::new(sites))))
+    }
+
+    /// Records that a block was executed in the open windows of these kinds.
+    pub fn add_counted(&mut self, block: &'static Block, kinds: [bool; 2]) {
+        for (counted, is_first) in self.counted.iter_mut().zip(kinds) {
+            if is_first {
+                counted.push(block);
+            }
+        }
+    }
+
     /// Replaces the site of code that was modified. The old one, with its counts, moves to a key
     /// that no instruction has.
     pub fn replace(&mut self, key: SiteKey, site: &'static InsnSite) {
@@ -71,12 +91,8 @@ impl State {
     /// returned for level `paged`.
     pub fn take_counts(&mut self, kind: usize, paged: u8) -> Vec<InsnCount> {
         let mut sums: BTreeMap<(u8, u64, Option<u64>), InsnCount> = BTreeMap::new();
-        for site in self.sites.values() {
-            for (count, level) in site.counts[kind].iter().zip(0..) {
-                let count = count.swap(0, Relaxed);
-                if count == 0 {
-                    continue;
-                }
+        for block in self.counted[kind].drain(..) {
+            block.take(kind, |site, level, count| {
                 let (address, page) = (site.address, site.page.filter(|_| level == paged));
                 let sum = sums.entry((level, address, page)).or_default();
                 *sum = InsnCount {
@@ -88,7 +104,7 @@ impl State {
                     is_exit_target: sum.is_exit_target || site.target_of().is_some(),
                     halts: sum.halts || (level == 0 && site.traits.halts()),
                 };
-            }
+            });
         }
         sums.into_values().collect()
     }

@@ -35,10 +35,15 @@ fn insn(address: u64, bytes: &[u8]) -> Insn<'_> {
     }
 }
 
+fn execute(counter: &Counter, insn: Insn<'_>) {
+    let Translation::Single(blocks) = counter.translate([insn].into_iter()) else {
+        panic!("a block without a count of executed instructions");
+    };
+    counter.execute(blocks[0]).unwrap();
+}
+
 fn step(counter: &Counter, address: u64, bytes: &[u8]) {
-    counter
-        .execute(counter.site(&insn(address, bytes)))
-        .unwrap();
+    execute(counter, insn(address, bytes));
 }
 
 #[test]
@@ -110,7 +115,7 @@ fn nested_guests_are_counted_by_level() {
     };
     let found = windows(|counter| {
         counter.set_nested(2);
-        let execute = |insn: &Insn<'_>| counter.execute(counter.site(insn)).unwrap();
+        let execute = |insn: &Insn<'_>| execute(counter, *insn);
         execute(&insn(KERNEL, &VMRUN));
         execute(&insn(0x11, &BEGIN));
         execute(&nested(KERNEL, &VMRUN));
@@ -156,7 +161,7 @@ fn programs_at_equal_addresses_are_distinguished_by_page() {
                 page: counter.needs_page(0x20).then_some(page),
                 ..insn(0x20, &NOP)
             };
-            counter.execute(counter.site(&insn)).unwrap();
+            execute(counter, insn);
         }
         step(counter, 0x11, &END);
     });
@@ -261,4 +266,73 @@ fn stages_and_batches_are_independent_windows() {
     let end = (ended, vec![(0x11, 1), (0x19, 1), (0x20, 1), (0x30, 1)]);
     let expected = [start.clone(), batch.clone(), start, batch, end];
     assert_eq!(found, expected, "a launch that was not reaped is discarded");
+}
+
+/// Blocks of a machine: in a program, in the kernel around the entry of a guest, in the kernel's handlers, and in a
+/// guest.
+const BLOCKS: [(u64, &[&[u8]]); 10] = [
+    (0x1_0000, &[&NOP, &NOP, &JMP]),
+    (0x1_0001, &[&NOP, &JMP]),
+    (0x1_0100, &[&NOP, &[0x0f, 0x05]]),
+    (0x1_0200, &[&BEGIN, &NOP]),
+    (0x1_0300, &[&NOP, &END]),
+    (KERNEL, &[&NOP, &NOP, &VMRUN]),
+    (KERNEL + 5, &[&NOP, &NOP, &JMP]),
+    (KERNEL + 0x100, &[&NOP, &[0x88, 0x07], &JMP]),
+    (KERNEL + 0x101, &[&[0x88, 0x07], &JMP]),
+    (KERNEL + 0x200, &[&NOP, &[0x48, 0xcf]]),
+];
+
+/// Executes the first instructions of blocks, as QEMU does. Returns what is written.
+fn output_of(steps: &[(usize, usize)], executed: Option<&'static AtomicU64>) -> String {
+    let counter = Counter::new();
+    let mut file = tempfile::tempfile().unwrap();
+    counter.set_output(file.try_clone().unwrap());
+    if let Some(executed) = executed {
+        counter.set_executed(executed);
+    }
+    counter.start_launch();
+    let reap = reach(Stage::Reaped);
+    let last = (0x1_0400, &[&reap[..]][..]);
+    let run = steps
+        .iter()
+        .map(|(number, insns)| (BLOCKS[*number], *insns));
+    for ((mut address, block), insns) in run.chain([(last, 1)]) {
+        let translated = block.iter().enumerate().map(|(index, bytes)| {
+            let ends_block = index + 1 == block.len();
+            let insn = Insn {
+                ends_block,
+                ..insn(address, bytes)
+            };
+            address += bytes.len() as u64;
+            insn
+        });
+        let insns = insns.min(block.len());
+        match counter.translate(translated) {
+            Translation::Whole(whole) => {
+                counter.begin_block(whole);
+                executed.unwrap().fetch_add(insns as u64, Relaxed);
+            }
+            Translation::Single(singles) => {
+                for single in &singles[..insns] {
+                    counter.execute(single).unwrap();
+                }
+            }
+        }
+    }
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    text
+}
+
+proptest::proptest! {
+    #[test]
+    fn blocks_are_counted_as_their_instructions_are(
+        steps in proptest::collection::vec((0..BLOCKS.len(), 1_usize..4), 1..60),
+    ) {
+        let whole = output_of(&steps, Some(Box::leak(Box::default())));
+        proptest::prop_assert_eq!(&whole, &output_of(&steps, None));
+        proptest::prop_assert!(!whole.is_empty());
+    }
 }

@@ -18,6 +18,7 @@ const GUEST_HANDLER: u64 = 0x11_0000;
 /// A machine that executes translation blocks.
 struct Machine {
     tracer: IrqTracer,
+    executed: &'static AtomicU64,
     traced: Vec<IrqTimestamps>,
 }
 
@@ -30,9 +31,11 @@ impl Machine {
             irq_pended: IRQ_PENDED,
             guest_handler: GUEST_HANDLER,
         });
-        tracer.set_executed(Box::leak(Box::default()));
+        let executed: &AtomicU64 = Box::leak(Box::default());
+        tracer.set_executed(executed);
         Self {
             tracer,
+            executed,
             traced: Vec::new(),
         }
     }
@@ -57,8 +60,7 @@ impl Machine {
             let point = block.trace_point(index);
             self.traced
                 .extend(point.and_then(|point| self.tracer.trace(point)));
-            let executed = self.tracer.executed.get().expect("set above");
-            executed.fetch_add(1, Relaxed);
+            self.executed.fetch_add(1, Relaxed);
         }
     }
 
