@@ -6,6 +6,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
@@ -161,7 +162,12 @@ fn differs(
 }
 
 fn assert_right(pages: &[PathBuf]) {
-    let wrong: Vec<String> = pages.iter().flat_map(|page| check(page)).collect();
+    let found = |wrong: &String| {
+        // At once, and not only if all other tests end: these take minutes.
+        let _ = writeln!(std::io::stderr(), "{wrong}");
+    };
+    let wrong = pages.iter().flat_map(|page| check(page)).inspect(found);
+    let wrong: Vec<String> = wrong.collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 

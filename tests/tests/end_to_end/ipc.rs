@@ -91,22 +91,23 @@ fn a_missing_cpu_or_instruction_is_the_reason_of_a_skip() {
 fn a_guest_whose_idle_cpus_poll_is_slower_on_one_cpu() {
     let feature = "polling of idle CPUs in Linux guests";
     let environment = "sim/kvm/linux";
-    let place = Place::reproducing();
+    let place = Place::new();
     if !has(environment, feature) {
         return;
     }
-    let run = |wake: &str| {
+    let run = |place: &Place, wake: &str| {
         let words = ["--workload", "ipc/wake", "--cpus", "2", "--wake", wake];
         place.measure(&[&["--env", environment][..], &words].concat())
     };
-    let [halting, polling] = ["halt", "idle-poll"].map(run);
+    let halting = run(&place, "halt");
+    let polling = run(&Place::reproducing(), "idle-poll");
     let of = |json| fastest(json, environment, "wake");
     assert!(of(&polling) > 10.0 * of(&halting), "{polling:#}");
     assert_eq!(cell(&polling, environment, "wake")["boots"], 2, "identical");
     let options = |json| facts(json, environment)["guest-command-line"].clone();
     assert!(options(&polling).as_str().unwrap().ends_with(" idle=poll"));
     // Kernels without the governor are a reason of a skip.
-    let governed = run("haltpoll");
+    let governed = run(&place, "haltpoll");
     let measured = cell(&governed, environment, "wake");
     match measured["skip"].as_str() {
         Some(reason) => assert!(reason.contains("CONFIG_CPU_IDLE_GOV_HALTPOLL"), "{reason}"),
