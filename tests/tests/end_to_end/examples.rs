@@ -22,7 +22,8 @@ struct Shell {
 
 impl Shell {
     fn new() -> Self {
-        let directory = TempDir::new().expect("temporary directory");
+        // The path of a VMM on the simulated machine is that of the host, and its length changes what its kernel executes.
+        let directory = TempDir::new_in("/tmp").expect("temporary directory");
         let link = |target: PathBuf, name: &str| {
             std::os::unix::fs::symlink(target, directory.path().join(name)).expect("new link");
         };
@@ -45,7 +46,8 @@ impl Shell {
 
     fn run(&self, command: &str) -> Output {
         let path = std::env::var("PATH").unwrap_or_default();
-        let path = format!("{}:{path}", parts().display());
+        let parts = self.directory.path().join("target/dist");
+        let path = format!("{}:{path}", parts.display());
         Command::new("bash")
             .args(["-c", command])
             .current_dir(self.directory.path())
