@@ -44,6 +44,6 @@ pub use failure::{Failure, Status};
 pub use interrupt::Interrupt;
 pub use inventory::{EnvironmentEntry, Inventory};
 pub use options::BootOptions;
-pub use resume::Resume;
+pub use resume::{Resume, RANDOM_FACTS};
 pub use seed::random_seed;
 pub use sink::{ObservationSink, StoreSink};

@@ -9,7 +9,7 @@ use trapline_stats::history::SeriesSettings;
 use trapline_store::RunInfo;
 
 /// Fact that identifies the builds under test.
-pub(crate) const PARTS: &str = "parts";
+pub const PARTS: &str = "parts";
 
 /// The request of a run as stored.
 pub struct RecordedRequest {

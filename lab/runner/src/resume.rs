@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use trapline_store::{RunId, RunInfo, Store};
 
 /// Facts that differ from run to run on the same host.
-const RANDOM_FACTS: [&str; 1] = ["tsc mhz"];
+pub const RANDOM_FACTS: [&str; 1] = ["tsc mhz"];
 
 /// A run to be resumed.
 pub(crate) struct UnfinishedRun {

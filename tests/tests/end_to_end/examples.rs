@@ -22,7 +22,7 @@ struct Shell {
 
 impl Shell {
     fn new() -> Self {
-        // The path of a VMM on the simulated machine is that of the host, and its length changes what its kernel executes.
+        // The path of a VMM on the simulated machine is that of the host, and figures depend on it.
         let directory = TempDir::new_in("/tmp").expect("temporary directory");
         let link = |target: PathBuf, name: &str| {
             std::os::unix::fs::symlink(target, directory.path().join(name)).expect("new link");

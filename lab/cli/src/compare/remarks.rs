@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use trapline_gate::facts;
 use trapline_model::{names, Config, Observation};
 use trapline_report::{aa_control, compare};
+use trapline_runner::request_text::PARTS;
+use trapline_runner::RANDOM_FACTS;
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::compare::Row;
 use trapline_stats::verdict::{Assessment, Settings, Tail, Verdict};
@@ -62,9 +64,6 @@ pub fn differing_facts(a: &[Observation], b: &[Observation]) -> Vec<String> {
 /// Facts of a run, by name.
 type Facts = BTreeMap<String, String>;
 
-/// Facts of a run that say nothing about its host, or differ from run to run on one host.
-const NOT_OF_HOST: [&str; 2] = ["parts", "tsc mhz"];
-
 /// Returns what differs between the hosts of two runs, which figures on the wall clock depend on.
 pub fn differing_hosts(a: &Facts, b: &Facts) -> Vec<String> {
     let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
@@ -72,7 +71,8 @@ pub fn differing_hosts(a: &Facts, b: &Facts) -> Vec<String> {
     let mut remarks = Vec::new();
     for name in names {
         let (old, new) = (a.get(name), b.get(name));
-        if old != new && !NOT_OF_HOST.contains(&name.as_str()) {
+        let is_of_host = name != PARTS && !RANDOM_FACTS.contains(&name.as_str());
+        if is_of_host && old != new {
             let (old, new) = (value(old), value(new));
             remarks.push(format!("Differs: the host's {name}: {old} (A), {new} (B)."));
         }

@@ -78,7 +78,7 @@ impl State {
         }
     }
 
-    /// Replaces the site of code that was modified. The old one, with its counts, moves to a key
+    /// Replaces the site of code that was modified. The old one, with the count of its path, moves to a key
     /// that no instruction has.
     pub fn replace(&mut self, key: SiteKey, site: &'static InsnSite) {
         if let Some(old) = self.sites.insert(key, site) {
