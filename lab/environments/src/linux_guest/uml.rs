@@ -42,13 +42,18 @@ const OPTIONS: &str = "con=null con0=null,fd:2 ssl=null ssl0=null,fd:1 console=t
 /// Message of the kernel before it exits.
 const HALTED: &str = "reboot: System halted";
 
+/// Buffer of the package's kernel for the extended registers of a process, in bytes: AVX-512 and protection keys
+/// (`arch/x86/um/os-Linux/registers.c`). The kernel of the host refuses to set a part of them.
+const EXTENDED_STATE: u32 = 2696;
+
 /// Directory of its memory file, which is unlinked.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Checks that the package is in the cache or can be downloaded, and that processes can be traced.
+/// Checks that the package is in the cache or can be downloaded, and that processes can be traced with all their
+/// registers.
 ///
 /// # Errors
-/// The package is unknown, or tracing is restricted.
+/// The package is unknown, tracing is restricted, or the processor has too many registers.
 pub fn check(cache: &Cache) -> Result<(), Error> {
     if PACKAGE.in_cache(cache).is_none() && !PACKAGE.is_known()? {
         return Err(Error::missing(
@@ -68,7 +73,32 @@ pub fn check(cache: &Cache) -> Result<(), Error> {
             "sudo sysctl kernel.yama.ptrace_scope=1",
         ));
     }
-    Ok(())
+    check_extended_state(extended_state())
+}
+
+/// # Errors
+/// User-mode Linux cannot keep `bytes` of extended registers.
+fn check_extended_state(bytes: u32) -> Result<(), Error> {
+    if bytes <= EXTENDED_STATE {
+        return Ok(());
+    }
+    Err(Error::missing(
+        format!(
+            "this processor has {bytes} bytes of extended registers (AMX), and user-mode Linux keeps \
+             {EXTENDED_STATE} of a process"
+        ),
+        "boot this host with clearcpuid=amx_tile",
+    ))
+}
+
+/// Returns the size of the extended registers that the host's kernel uses, in bytes (Intel SDM volume 1, 13.2).
+fn extended_state() -> u32 {
+    // Newer compilers declare it safe.
+    #[allow(unused_unsafe)]
+    // SAFETY: all x86-64 processors have CPUID; it has no side effects.
+    unsafe {
+        core::arch::x86_64::__cpuid_count(0xd, 0).ebx
+    }
 }
 
 /// Returns facts known before it is started.
@@ -203,10 +233,21 @@ impl GuestCommand for UserModeLinux {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
     use std::process::ExitStatus;
     use trapline_abi::frame::{encode, MAX_FRAME};
     use trapline_abi::Record;
     use trapline_protocol::NoProbe;
+
+    #[test]
+    fn too_many_registers_are_rejected() {
+        for bytes in [0, 576, 2440, EXTENDED_STATE] {
+            check_extended_state(bytes).unwrap();
+        }
+        let error = check_extended_state(11_008).unwrap_err();
+        expect!["this processor has 11008 bytes of extended registers (AMX), and user-mode Linux keeps 2696 of a process: boot this host with clearcpuid=amx_tile"]
+            .assert_eq(&error.to_string());
+    }
 
     fn user_mode_linux() -> UserModeLinux {
         UserModeLinux {
