@@ -2,7 +2,7 @@
 
 use super::acpi;
 use super::memory::{Memory, INFO, SEAL, START};
-use super::program::{Bochs, MODEL};
+use super::program::Bochs;
 use super::watch::{Watcher, BREAKPOINT, GO};
 use crate::listener::Emulator;
 use std::sync::Arc;
@@ -74,8 +74,8 @@ const TERMINAL: &str = "TERM=linux";
 /// A machine as one kind of system needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Platform {
-    /// CPU model.
-    model: &'static str,
+    /// CPU model, if not that of the Bochs.
+    model: Option<&'static str>,
     /// PCI, and with it a power management timer.
     pub(super) has_pci: bool,
     /// Descriptors of the files of its serial ports.
@@ -85,7 +85,7 @@ pub struct Platform {
 impl Platform {
     /// For Linux, Xen and the image alone. The guest reports by the serial port.
     pub const COMMON: Self = Self {
-        model: MODEL,
+        model: None,
         has_pci: false,
         serial: &[3],
     };
@@ -94,13 +94,14 @@ impl Platform {
     /// it prefers where there is one, does not follow its writes to the TSC and is not zero after its interrupt. The
     /// first serial port has messages, the second reports.
     pub const NOVA: Self = Self {
-        model: "corei5_arrandale_m520",
+        model: Some("corei5_arrandale_m520"),
         has_pci: true,
         serial: &[2, 3],
     };
 
-    fn words(self) -> String {
+    fn words(self, bochs: &Bochs) -> String {
         let Self { model, serial, .. } = self;
+        let model = model.unwrap_or(bochs.model);
         let pci = match self.has_pci {
             true => "enabled=1, chipset=i440fx",
             false => "enabled=0",
@@ -134,7 +135,7 @@ const WORDS: &str = "\
 
 /// Returns facts common to all such machines.
 pub fn facts(bochs: &Bochs, platform: Platform) -> Facts {
-    let machine = platform.words().lines().collect::<Vec<_>>().join("; ");
+    let machine = platform.words(bochs).lines().collect::<Vec<_>>().join("; ");
     [("bochs", bochs.version.clone()), ("machine", machine)]
         .map(|(name, value)| (name.to_owned(), value))
         .into()
@@ -172,7 +173,7 @@ impl BochsMachine<'_> {
              romimage: file={rom}, address={ROM:#x}\n\
              vgaromimage: file={display}\n\
              optramimage1: file={ram}, address={START:#x}\n{}",
-            self.platform.words(),
+            self.platform.words(self.bochs),
             self.watcher.map_or("", |_| BREAKPOINT),
         );
         let words = path(words.as_bytes())?;

@@ -7,8 +7,9 @@ use trapline_host::Error;
 /// Command that installs Bochs.
 pub const REMEDY: &str = "sudo apt-get install --no-install-recommends bochs bochs-term";
 
-/// CPU model: the newest of Bochs 2.7 whose timers Linux trusts.
-pub const MODEL: &str = "corei7_skylake_x";
+/// CPU models, by the first major version of Bochs for which each is used: the newest whose timers Linux trusts. Later
+/// versions emulate Skylake's posted interrupts, too, and refuse those that KVM sets up.
+const MODELS: [(u32, &str); 2] = [(3, "corei7_haswell_4770"), (0, "corei7_skylake_x")];
 
 /// Display library, required by Bochs. It opens a terminal of its own.
 const DISPLAY: &str = "libbx_term_gui.so";
@@ -20,6 +21,8 @@ pub struct Bochs {
     pub program: PathBuf,
     /// Its version.
     pub version: String,
+    /// The CPU model of its machines, but those for NOVA.
+    pub model: &'static str,
     /// It has a debugger, which has to continue the machine.
     pub debugger: bool,
 }
@@ -51,9 +54,10 @@ impl Bochs {
         let version = after(&help, "Bochs x86 Emulator ")
             .ok_or_else(|| lacks("does not report its version"))?
             .to_owned();
-        if !ask(&program, &["--help", "cpu"])?.contains(MODEL) {
+        let model = model(&version);
+        if !ask(&program, &["--help", "cpu"])?.contains(model) {
             return Err(lacks(&format!(
-                "({version}) has no processor {MODEL} with Intel's virtualization"
+                "({version}) has no processor {model} with Intel's virtualization"
             )));
         }
         // Builds without plugins contain their displays.
@@ -66,8 +70,20 @@ impl Bochs {
             debugger: help.contains("-rc filename"),
             program,
             version,
+            model,
         })
     }
+}
+
+/// Returns the CPU model for a version of Bochs.
+fn model(version: &str) -> &'static str {
+    let major = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok());
+    let major: u32 = major.unwrap_or_default();
+    let found = MODELS.iter().find(|(first, _)| major >= *first);
+    found.map(|(_, model)| *model).expect("the last is for all")
 }
 
 /// Returns the word after `prefix`.
@@ -96,6 +112,13 @@ mod tests {
             there is no Bochs in $PATH: sudo apt-get install --no-install-recommends bochs bochs-term
             cannot start /nonexistent/bochs: No such file or directory (os error 2)
             /bin/true does not report its version: sudo apt-get install --no-install-recommends bochs bochs-term"#]].assert_eq(&format!("{none}\n{missing}\n{other}"));
+    }
+
+    #[test]
+    fn cpu_model_depends_on_the_version() {
+        let models = ["2.7", "2.8", "3.0", "3.1.devel", "unknown"].map(model);
+        expect!["corei7_skylake_x corei7_skylake_x corei7_haswell_4770 corei7_haswell_4770 corei7_skylake_x"]
+            .assert_eq(&models.join(" "));
     }
 
     #[test]

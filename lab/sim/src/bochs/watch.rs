@@ -58,6 +58,7 @@ mod tests {
         let bochs = Bochs {
             program: "/opt/bochs".into(),
             version: "3".to_owned(),
+            model: "",
             debugger: false,
         };
         let trace = Trace::new(std::sync::Arc::new(std::sync::Mutex::new(Vec::new())));

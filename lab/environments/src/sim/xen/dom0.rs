@@ -27,7 +27,8 @@ const DEVICES: &str = "-device amd-iommu";
 
 /// The CPU, as for other domains of Xen, with an invariant TSC: Xen would emulate `rdtsc` otherwise. QEMU
 /// offers the bit under TCG only if forced.
-const PROCESSOR: &str = "-cpu max,-smap,-rdrand,-rdseed,+invtsc,x-force-features=on,check=off";
+const PROCESSOR: &str =
+    "-cpu max,-smap,-rdrand,-rdseed,-x2apic,+invtsc,x-force-features=on,check=off";
 
 /// Serial ports of the image and of Xen.
 const SERIAL_PORTS: &str = "-chardev file,id=console,path=/proc/self/fd/1 \

@@ -32,10 +32,11 @@ use trapline_sim::xen::packages::{Xen, DEVICE_MODEL, PROGRAMS};
 use trapline_sim::{IMAGE, VMM};
 
 /// The machine has ACPI, which Xen needs. The CPU has no SMAP, with which the kernel of a paravirtualized
-/// dom0 cannot access user memory, and no random numbers: a snapshot does not contain their generator, and the
-/// device model uses them.
+/// dom0 cannot access user memory, no random numbers: a snapshot does not contain their generator, and the
+/// device model uses them; and no x2APIC, which later versions of QEMU emulate: reading its timer in the middle of a
+/// translation block ends a QEMU that counts instructions.
 const MACHINE: &str = "-M q35 -device pvpanic";
-const PROCESSOR: &str = "-cpu max,-smap,-rdrand,-rdseed";
+const PROCESSOR: &str = "-cpu max,-smap,-rdrand,-rdseed,-x2apic";
 
 /// Options of Xen: console, log level, and memory of dom0.
 const XEN_OPTIONS: &str = "com1=115200,8n1 console=com1 loglvl=warning guest_loglvl=warning \
