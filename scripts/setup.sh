@@ -17,6 +17,53 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # The oldest Rust that builds Trapline.
 oldest_rust() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/../Cargo.toml"; }
 
+# Whether a version of Rust builds Trapline.
+is_new_enough() { printf '%s\n' "$(oldest_rust)" "$1" | sort --version-sort --check=quiet; }
+
+# The version of the compiler in $PATH, if there is one with cargo.
+compiler() { have cargo && rustc --version 2>/dev/null | sed -n 's/^rustc \([0-9.]*\).*/\1/p'; }
+
+# The version of a package that would be installed.
+candidate() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9.]\+\).*/\1/p'; }
+
+# The distribution's packages with a compiler that is new enough. For its browsers, Debian has a newer one.
+compiler_packages() {
+    local suffix version
+    for suffix in "" -web; do
+        version=$(candidate "rustc$suffix")
+        if [ -n "$version" ] && is_new_enough "$version"; then
+            echo "rustc$suffix cargo$suffix"
+            return
+        fi
+    done
+}
+
+# Fails if there is no compiler that is new enough, and none can be installed beside those that are there.
+check_compiler() {
+    local version packages
+    version=$(compiler)
+    if [ -n "$version" ] && is_new_enough "$version"; then return; fi
+    if ! have rustup && have apt-cache; then
+        refresh_package_lists
+        packages=$(compiler_packages)
+        if [ -z "$version" ] && [ -n "$packages" ]; then return; fi
+    fi
+    if [ -n "$version" ]; then
+        say "Rust $version is too old: $(oldest_rust) or later is needed"
+    else
+        say "Rust is missing: $(oldest_rust) or later is needed"
+    fi
+    if have rustup; then
+        say "run: rustup update stable"
+    elif [ -n "${packages:-}" ]; then
+        say "run as root, which replaces $(command -v cargo):"
+        say "    apt-get install --no-install-recommends $packages"
+    else
+        say "install it with rustup (rust-lang.org)"
+    fi
+    return 1
+}
+
 # All programs of Trapline are linked statically.
 links_statically() {
     have cc && echo 'int main(void){return 0;}' |
@@ -37,6 +84,8 @@ optional=()  # packages without which environments or tests are skipped
 find_missing() {
     needed=()
     optional=()
+    # shellcheck disable=SC2207
+    if [ -z "$(compiler)" ]; then needed+=($(compiler_packages)); fi
     if ! links_statically; then needed+=(gcc libc6-dev); fi
     if ! have qemu-system-x86_64; then optional+=(qemu-system-x86); fi
     if [ "$for_tests" != tests ]; then return; fi
@@ -90,15 +139,12 @@ refresh_package_lists() {
         say "no package lists: run 'apt-get update' so that Trapline can fetch a kernel for its simulated machine"
         return
     fi
-    say "no package lists: they are needed to fetch a kernel for the simulated machine"
+    say "no package lists: they name compilers and the kernel of the simulated machine"
     as_root apt-get update -q || say "package lists could not be fetched; sim/linux, sim/kvm and sim/qemu-kvm need --kernel FILE"
 }
 
 main() {
-    if ! have cargo; then
-        say "Rust is missing: install it with rustup (rust-lang.org), or cargo and rustc $(oldest_rust) or later from your distribution"
-        return 1
-    fi
+    check_compiler || return
     find_missing
     if [ $((${#needed[@]} + ${#optional[@]})) -gt 0 ]; then
         install_missing
