@@ -60,7 +60,7 @@ test: setup-tests build ## Run all tests but the slow ones; prints what was skip
 	@echo; echo "Slow tests, left out here (make test-all runs them, too):"
 	@$(TEST) --quiet $(SLOW_TESTS) -- --list --ignored | sed -n 's/\(.*\): test$$/  \1/p'
 
-test-all: test test-slow ## Run all tests (an hour and a half, with building)
+test-all: test test-slow ## Run all tests (three quarters of an hour, with building)
 
 test-slow: ## Run the slow tests that `make test` leaves out
 	@rm -f $(SKIPS)
