@@ -60,6 +60,9 @@ pub fn conditions(report: &Report, cells: &[Cell]) -> Section {
     if !facts.is_empty() {
         section.note(Marker::Paragraph, &facts.join(" · "), Look::Faint);
     }
+    if let Some(machine) = simulated_machine(report) {
+        section.note(Marker::Paragraph, &machine, Look::Faint);
+    }
     let vmms = contenders::brief_custom_vmms(report).into_iter();
     section.blocks.extend(vmms.map(Block::Note));
     if let Some(state) = &report.unfinished {
@@ -73,6 +76,31 @@ pub fn conditions(report: &Report, cells: &[Cell]) -> Section {
         section.note(Marker::Paragraph, &noise, Look::Middling);
     }
     section
+}
+
+/// Facts of the simulated machine on which exact figures depend, with a prefix of their values.
+const MACHINE: [(&str, &str); 4] = [
+    ("qemu", "QEMU "),
+    ("bochs", "Bochs "),
+    ("l1-kernel", ""),
+    ("xen", ""),
+];
+
+/// Returns the emulators, kernels and hypervisors of all simulated machines.
+fn simulated_machine(report: &Report) -> Option<String> {
+    let facts = &report.summary.facts;
+    let machines = || facts.iter().filter(|(id, _)| id.clock().is_exact());
+    let values = MACHINE.iter().flat_map(|(name, prefix)| {
+        let values = machines().filter_map(|(_, facts)| facts.get(*name));
+        let values: BTreeSet<&str> = values
+            .map(|value| value.strip_prefix("package ").unwrap_or(value))
+            .collect();
+        values
+            .into_iter()
+            .map(move |value| format!("{prefix}{value}"))
+    });
+    let values: Vec<String> = values.collect();
+    (!values.is_empty()).then(|| format!("Simulated machine: {}", values.join(" · ")))
 }
 
 /// Returns the compact tables of one clock.

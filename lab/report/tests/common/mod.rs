@@ -377,7 +377,23 @@ pub fn report() -> Report {
         summary: Summary {
             cells,
             timelines: timelines(),
-            facts: BTreeMap::from([(EnvironmentId::KVM, BTreeMap::from([fact("ring", "3")]))]),
+            facts: BTreeMap::from([
+                (
+                    EnvironmentId::KVM,
+                    BTreeMap::from([fact("ring", "3"), fact("qemu", "9.9")]),
+                ),
+                (EnvironmentId::SIM, BTreeMap::from([fact("qemu", "7.2.22")])),
+                (
+                    EnvironmentId::SIM_KVM,
+                    BTreeMap::from([
+                        fact("qemu", "7.2.22"),
+                        fact(
+                            "l1-kernel",
+                            "package linux-image-6.1.0-56-cloud-amd64_6.1.192-2",
+                        ),
+                    ]),
+                ),
+            ]),
             problems: problems(),
         },
         skips: vec![(
