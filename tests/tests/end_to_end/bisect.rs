@@ -5,7 +5,7 @@ mod custom_vmms;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use trapline_tests::processes::{signal, wait_until, TO_BEGIN};
+use trapline_tests::processes::{children, living_in_group, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_git, has_qemu, parts, root, slow_image};
 
@@ -200,7 +200,7 @@ fn tried(result: &CommandOutput) -> usize {
 }
 
 #[test]
-fn directory_of_a_killed_search_is_removed_by_the_next() {
+fn killed_search_ends_its_build_and_the_next_removes_its_directory() {
     if !can_search("a search that is killed") {
         return;
     }
@@ -220,7 +220,7 @@ fn directory_of_a_killed_search_is_removed_by_the_next() {
         command.spawn().expect("program starts")
     };
     let started = repository.place.path().join("started");
-    let build = format!("touch {}; exec sleep 1000", started.display());
+    let build = format!("sleep 1000 & touch {}; exec sleep 1001", started.display());
     let [mut killed, mut other] = [(); 2].map(|()| {
         let search = start(&build);
         assert!(wait_until(TO_BEGIN, || started.exists()));
@@ -228,8 +228,12 @@ fn directory_of_a_killed_search_is_removed_by_the_next() {
         search
     });
     assert_eq!(directories().len(), 2, "one for each that runs");
+    let group = *children(killed.id(), "sleep").first().expect("the build");
+    // Both programs and the guard.
+    assert!(wait_until(TO_BEGIN, || living_in_group(group) == 3));
     killed.kill().expect("it runs");
     killed.wait().expect("a child");
+    assert!(wait_until(TO_BEGIN, || living_in_group(group) == 0));
     // A new one may not be locked yet.
     for directory in directories() {
         let directory = std::fs::File::open(directory).expect("it is there");

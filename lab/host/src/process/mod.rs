@@ -15,12 +15,12 @@ mod recording;
 pub use command::Command;
 pub use deadline::Deadline;
 pub use divert::Diversion;
+pub use guard::Guard;
 pub use output_handler::OutputHandler;
 
 use crate::usage::ProcessProbe;
 use crate::{Error, Limits};
 use divert::Filter;
-use guard::Guard;
 use recording::Recording;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::fs::File;

@@ -1,16 +1,16 @@
 //! Builds a commit with the user's command, in a process group of its own that is killed on
-//! cancellation.
+//! cancellation, and when this process is killed.
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use rustix::process::{kill_process_group, Pid, Signal};
+use rustix::process::{kill_process_group, waitid, Pid, Signal, WaitId, WaitIdOptions};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use trapline_environments::tool;
+use trapline_environments::{tool, Guard};
 
 /// Interval at which a build is polled.
 const POLL: Duration = Duration::from_millis(20);
@@ -21,13 +21,15 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Number of last lines reported of a failed build.
 const LAST_LINES: usize = 5;
 
-/// Builds with `command` in `directory`. The inner error is the failure of the build.
+/// Builds with `command` in `directory`, guarded by `agent`. Without one, a `kill -9` of this process leaves what the
+/// shell has started. The inner error is the failure of the build.
 ///
 /// # Errors
-/// The shell cannot be started, or nothing can be written.
+/// The shell or the guard cannot be started, or nothing can be written.
 pub fn build(
     command: &str,
     directory: &Path,
+    agent: Option<&Path>,
     interrupt: &Interrupt,
 ) -> Result<Result<(), String>, Failure> {
     let failed = |error: io::Error| Failure::new(format!("cannot start a build: {error}"));
@@ -44,7 +46,18 @@ pub fn build(
         .process_group(0)
         .spawn()
         .map_err(failed)?;
-    let status = wait(&mut child, interrupt).map_err(failed)?;
+    let group = Pid::from_child(&child);
+    let guard = agent.map(|agent| Guard::start(agent, group.as_raw_nonzero().get()));
+    let waited = match guard.transpose() {
+        Ok(guard) => wait(group, guard, interrupt),
+        Err(error) => {
+            // The group may have ended since.
+            let _ = kill_process_group(group, Signal::KILL);
+            Err(error)
+        }
+    };
+    let status = child.wait().map_err(failed)?;
+    waited.map_err(failed)?;
     if status.success() {
         return Ok(Ok(()));
     }
@@ -52,23 +65,26 @@ pub fn build(
     Ok(Err(format!("build failed: {status}: {output}")))
 }
 
-fn wait(child: &mut Child, interrupt: &Interrupt) -> io::Result<ExitStatus> {
+/// Waits for the end of the leader of `group`, which is not reaped, and ends the guard.
+fn wait(group: Pid, mut guard: Option<Guard>, interrupt: &Interrupt) -> io::Result<()> {
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let mut requested: Option<Instant> = None;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
+    while waitid(WaitId::Pid(group), ended)?.is_none() {
         if interrupt.is_requested() {
+            // It would kill the group at the first signal.
+            guard = None;
             let since = *requested.get_or_insert_with(Instant::now);
             let signal = match since.elapsed() < GRACE {
                 true => Signal::TERM,
                 false => Signal::KILL,
             };
             // The group may have ended since.
-            let _ = kill_process_group(Pid::from_child(child), signal);
+            let _ = kill_process_group(group, signal);
         }
         std::thread::sleep(POLL);
     }
+    drop(guard);
+    Ok(())
 }
 
 /// Returns the first line with the word "error", in which compilers give the cause, and the last lines.
@@ -95,7 +111,7 @@ mod tests {
 
     fn built(command: &str, interrupt: &Interrupt) -> Result<(), String> {
         let directory = tempfile::tempdir().unwrap();
-        build(command, directory.path(), interrupt).unwrap()
+        build(command, directory.path(), None, interrupt).unwrap()
     }
 
     #[test]

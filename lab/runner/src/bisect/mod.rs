@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use trapline_abi::OpSet;
 use trapline_gate::search::{Next, Search, Trial};
+use trapline_environments::Part;
 use trapline_gate::{compare, Baseline, Comparison, Row, Tolerances, Verdict};
 use trapline_model::{EnvironmentId, EXACT_BOOTS};
 use trapline_stats::Summary;
@@ -61,7 +62,14 @@ impl Bench<'_> {
         let directory = self.worktree.path();
         let task = format!("building {}", commit.short());
         self.context.events.handle(RunEvent::TaskStarted(&task));
-        let built = build::build(&self.build, &directory, self.context.interrupt);
+        let parts = &self.context.inventory.settings().parts;
+        let agent = parts.get(Part::Agent).ok();
+        let built = build::build(
+            &self.build,
+            &directory,
+            agent.as_deref(),
+            self.context.interrupt,
+        );
         self.context.events.handle(RunEvent::Finished);
         let built = built?;
         self.context.interrupt.check()?;
