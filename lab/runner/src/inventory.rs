@@ -174,22 +174,24 @@ impl Inventory {
             .map(|error| Unavailable::from(error).to_string())
     }
 
-    /// Passes all environments in table order to `show`. Checks them in parallel, and passes each as soon as it
-    /// and those before it are checked.
+    /// Passes the environments that are wanted in table order to `show`. Checks them in parallel, and passes each as soon
+    /// as it and those before it are checked.
     ///
     /// # Errors
     /// `show` fails.
     pub fn try_for_each<E>(
         &self,
+        is_wanted: impl Fn(EnvironmentId) -> bool,
         mut show: impl FnMut(&EnvironmentEntry) -> Result<(), E>,
     ) -> Result<(), E> {
+        let wanted = || self.entries.iter().filter(|entry| is_wanted(entry.id));
         thread::scope(|scope| {
-            for entry in &self.entries {
+            for entry in wanted() {
                 // Without a thread it is checked below.
                 let _ =
                     thread::Builder::new().spawn_scoped(scope, || entry.unavailable().is_some());
             }
-            self.entries.iter().try_for_each(|entry| {
+            wanted().try_for_each(|entry| {
                 entry.unavailable();
                 show(entry)
             })

@@ -4,7 +4,8 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsStr;
 use trapline_abi::{Op, Workload};
-use trapline_model::{names, Config, EnvironmentId};
+use trapline_model::names::{self, Selection};
+use trapline_model::{Config, EnvironmentId};
 
 pub fn environment_parser() -> impl TypedValueParser<Value = EnvironmentId> {
     let names = environment_names(|name| names::environments(name).map(drop));
@@ -30,12 +31,23 @@ fn environment_names(check: fn(&str) -> Result<(), names::UnknownName>) -> Names
 }
 
 pub fn workload_parser() -> impl TypedValueParser<Value = String> {
-    let workloads = Workload::ALL.map(|w| PossibleValue::new(w.name()).help(w.question()));
-    let operations = Op::ALL.map(|op| PossibleValue::new(names::path(op)).help(op.description()));
     Names {
-        known: workloads.into_iter().chain(operations).collect(),
+        known: workloads(),
         check: |name| names::operations(name).map(drop),
     }
+}
+
+/// Parses the name of an environment, a workload or an operation.
+pub fn selection_parser() -> impl TypedValueParser<Value = Selection> {
+    let mut all = environment_names(|name| names::selection(name).map(drop));
+    all.known.extend(workloads());
+    all.map(|name| names::selection(&name).expect("the name was checked"))
+}
+
+fn workloads() -> Vec<PossibleValue> {
+    let workloads = Workload::ALL.map(|w| PossibleValue::new(w.name()).help(w.question()));
+    let operations = Op::ALL.map(|op| PossibleValue::new(names::path(op)).help(op.description()));
+    workloads.into_iter().chain(operations).collect()
 }
 
 /// Parses names that completions list, and suggests the most similar one to a mistyped name.
