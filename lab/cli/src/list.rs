@@ -337,8 +337,8 @@ mod tests {
         let reason = "there is no QEMU of version 7.2 or later: apt-get install qemu-system-x86";
         let lines = [row("sim/kvm", None), row("sim/kvm", Some(reason))];
         let lines = lines.map(|row| short_text(&row, 80)).concat();
-        let expected = "\
-  sim/kvm      ready   the image in trapline-vmm on KVM on the simulated machine
+        let expected =
+            "  sim/kvm      ready   the image in trapline-vmm on KVM on the simulated machine
   sim/kvm      missing there is no QEMU of version 7.2 or later: apt-get install…
 ";
         assert_eq!(lines, expected);

@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(selection("exits/port-out"), Ok(operations));
         for (name, nearest) in [
             ("sim/kmv", "sim/kvm"),
-            ("exit", "exits"),
+            ("basci", "basic"),
             ("port-in", "exits/port-in"),
         ] {
             let hint = selection(name).unwrap_err().hint;

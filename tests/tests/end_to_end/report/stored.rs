@@ -374,7 +374,7 @@ fn invalid_reports_are_rejected() {
     let result = place.run_storing("report", "--output -");
     assert_eq!(result.status, Some(0), "{}", result.stderr);
     assert!(
-        result.stdout.contains("Nothing could be measured"),
+        result.stdout.contains("Nothing was measured"),
         "{}",
         result.stdout
     );
