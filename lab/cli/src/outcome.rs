@@ -14,10 +14,10 @@ use trapline_report::kernel_build::Matrix;
 use trapline_report::packets::Rates;
 use trapline_report::page::Study;
 use trapline_report::{by_settings, Document, Family, Report, Style};
-use trapline_runner::{is_running, request_text, Interrupt};
+use trapline_runner::{is_running_elsewhere, request_text, Interrupt};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::{verdict, FailureKind, Summary, Value};
-use trapline_store::{Run, RunInfo};
+use trapline_store::{Run, RunId, RunInfo};
 
 /// Returns the reports of a stored run: one per set of settings, with all environments that support no
 /// other. A/A controls are left out.
@@ -128,9 +128,9 @@ fn unfinished(run: &RunInfo) -> Option<String> {
     }
 }
 
-/// Returns whether the process that measures a run still measures it.
+/// Returns whether another process measures a run. This one reports its own runs when they are over.
 pub fn is_in_progress(run: &RunInfo) -> bool {
-    run.finished_at.is_none() && run.owner.as_deref().is_some_and(is_running)
+    run.finished_at.is_none() && run.owner.as_deref().is_some_and(is_running_elsewhere)
 }
 
 fn observations_with(run: &Run, overrides: &Overrides) -> Vec<Observation> {
@@ -206,8 +206,11 @@ pub fn print_run(
     }
 }
 
-/// Returns the command that prints all of a run.
+/// Returns the command that prints all of a stored run.
 fn hint(run: &Run, store: &StoreOptions) -> String {
+    if run.info.id == RunId::UNSTORED {
+        return String::new();
+    }
     let store = store.file.as_ref();
     let store = store.map_or_else(String::new, |file| {
         format!(" --store {}", quoted(&file.to_string_lossy()))

@@ -189,6 +189,15 @@ fn missing_recording_is_unavailable_with_a_remedy() {
     std::fs::remove_file(recording.join("end")).expect("write succeeds");
     let result = replay(&place);
     assert!(result.stdout.contains("TRAPLINE_RECORD"), "{result:?}");
+    // Nothing was measured: that is no success, and no run that 'show' or 'report' could find.
+    assert_eq!(result.status, Some(4), "{result:?}");
+    let shown = place.run_storing("show", "--list");
+    assert_eq!((shown.status, shown.stdout.as_str()), (Some(0), ""));
+    let table = [&WORDS[..5], &["--store"]].concat();
+    let table = command(&place, &table).output().expect("program starts");
+    let table = CommandOutput::from(table).stdout;
+    assert!(table.contains("Nothing was measured"), "{table}");
+    assert!(!table.contains("trapline show"), "{table}");
 }
 
 #[test]

@@ -363,15 +363,18 @@ fn invalid_reports_are_rejected() {
     drop(store);
     let result = place.run_storing("report", "--run 2");
     assert_eq!(result.status, Some(1), "{}", result.stderr);
-    let result = place.run_storing("report", "--output /no/such/directory/page.html");
+    let result = place.run_storing("report", "--run 1 --output /no/such/directory/page.html");
     assert_eq!(result.status, Some(1), "{}", result.stderr);
     assert!(
         result.stderr.starts_with("error: --output: "),
         "{}",
         result.stderr
     );
-    // An empty run has a page, too.
+    // An empty run is not the latest, and has a page.
     let result = place.run_storing("report", "--output -");
+    assert_eq!(result.status, Some(1), "{}", result.stderr);
+    assert!(result.stderr.contains("has a boot"), "{}", result.stderr);
+    let result = place.run_storing("report", "--run 1 --output -");
     assert_eq!(result.status, Some(0), "{}", result.stderr);
     assert!(
         result.stdout.contains("Nothing was measured"),
