@@ -177,7 +177,8 @@ pub fn print_reports(reports: &[Report], format: Format) -> Result<(), Failure> 
     print(&documents, format)
 }
 
-/// Prints the reports of a run as `output` says: in the brief form unless all is asked for.
+/// Prints the reports of a run as `output` says: in the brief form unless all is asked for, with the change since an
+/// earlier run.
 ///
 /// # Errors
 /// See [`print`].
@@ -186,8 +187,9 @@ pub fn print_run(
     reports: &[Report],
     output: &OutputOptions,
     store: &StoreOptions,
+    since: Option<String>,
 ) -> Result<(), Failure> {
-    let is_brief = output.format == Format::Table && !output.all;
+    let is_brief = output.is_brief();
     let together = by_settings::document(reports).filter(|_| is_brief);
     let documents: Vec<Document> = match together {
         Some(document) => vec![document],
@@ -199,6 +201,9 @@ pub fn print_run(
     }
     if output.plot {
         plot(run)?;
+    }
+    if let Some(change) = since {
+        terminal::print_text(&format!("\n{change}\n"))?;
     }
     match is_brief {
         true => terminal::print_text(&hint(run, store)),

@@ -3,7 +3,7 @@
 
 use crate::args::{Format, RunArgs};
 use crate::session::{open_store, Session};
-use crate::{kernel_build, net, outcome, plan};
+use crate::{compare, kernel_build, net, outcome, plan};
 use trapline_abi::OpSet;
 use trapline_model::file::Study;
 use trapline_model::request::usual_operations;
@@ -11,7 +11,7 @@ use trapline_model::{names, Request};
 use trapline_report::Report;
 use trapline_runner::run::{default_configs, perform, perform_plan};
 use trapline_runner::{random_seed, BootOptions, Failure, Interrupt, Inventory, Resume, Status};
-use trapline_store::Run;
+use trapline_store::{Run, Store};
 
 /// Measures, stores and prints.
 ///
@@ -32,7 +32,7 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     session.warn_of_load(&request.configs, args.run_options.quiet);
     let options = BootOptions::default();
     let run = perform(&mut store, &request, &session.context(), &options)?;
-    finish(args, &run, &session.interrupt)
+    finish(args, &mut store, &run, &session.interrupt)
 }
 
 fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, Failure> {
@@ -77,12 +77,22 @@ fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, 
         ..BootOptions::default()
     };
     let run = perform_plan(&mut store, request, plan, &session.context(), &options)?;
-    finish(args, &run, &session.interrupt)
+    finish(args, &mut store, &run, &session.interrupt)
 }
 
-fn finish(args: &RunArgs, run: &Run, interrupt: &Interrupt) -> Result<Status, Failure> {
+fn finish(
+    args: &RunArgs,
+    store: &mut Store,
+    run: &Run,
+    interrupt: &Interrupt,
+) -> Result<Status, Failure> {
     let reports = outcome::reports(run);
-    outcome::print_run(run, &reports, &args.output, &args.run_options.store)?;
+    let output = &args.output;
+    let since = match output.is_brief() && run.info.boots > 0 {
+        true => compare::since(store, run)?,
+        false => None,
+    };
+    outcome::print_run(run, &reports, output, &args.run_options.store, since)?;
     Ok(status(run, &reports, interrupt))
 }
 

@@ -63,7 +63,7 @@ impl Session {
         quiet: bool,
     ) -> Result<Self, Failure> {
         let mut progress = Progress::new(quiet);
-        progress.show_activities();
+        progress.watch();
         Ok(Self {
             inventory,
             interrupt: Interrupt::install()?,

@@ -26,7 +26,13 @@ pub fn show(args: &ShowArgs) -> Result<Status, Failure> {
         outcome::print_family(&family, args.output.format)?;
         return Ok(Status::Done);
     }
-    outcome::print_run(&run, &outcome::reports(&run), &args.output, &args.store)?;
+    outcome::print_run(
+        &run,
+        &outcome::reports(&run),
+        &args.output,
+        &args.store,
+        None,
+    )?;
     Ok(Status::Done)
 }
 

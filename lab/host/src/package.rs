@@ -207,11 +207,21 @@ pub fn download<'a>(
 ) -> Result<(), Error> {
     let mut arguments = vec!["-o", "APT::Sandbox::User=root", "download"];
     arguments.extend(packages);
-    let names = arguments[3..].join(" ");
     let size = size(&arguments[3..], directory)?;
-    let text = format!("downloading {names}");
+    let text = format!("downloading {}", described(&arguments[3..]));
     let _activity = Activity::begin_download(text, directory, size);
     run_checked("apt-get", &arguments, directory)
+}
+
+/// Most packages that are named.
+const MOST_NAMED: usize = 4;
+
+/// Returns the names of packages, or the number of many.
+fn described(packages: &[&str]) -> String {
+    match packages.len() {
+        0..=MOST_NAMED => packages.join(" "),
+        count => format!("{} and {} other packages", packages[0], count - 1),
+    }
 }
 
 /// Returns the bytes of packages to be downloaded; 0 if they are unknown.
@@ -311,6 +321,12 @@ fn check_status(output: &Output, command: impl Fn() -> String) -> Result<(), Err
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_packages_are_counted() {
+        assert_eq!(described(&["gcc", "make"]), "gcc make");
+        assert_eq!(described(&["gcc"; 90]), "gcc and 89 other packages");
+    }
 
     #[test]
     fn dependencies_are_parsed_by_package() {

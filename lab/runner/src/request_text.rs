@@ -107,6 +107,19 @@ pub fn operations(words: &str) -> OpSet {
     selected.unwrap_or_else(request::known_operations)
 }
 
+/// Returns a recorded request without its seed, which a run without one draws.
+pub fn without_seed(words: &str) -> String {
+    let mut words = words.split(' ');
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        match word {
+            "--seed" => _ = words.next(),
+            word => kept.push(word),
+        }
+    }
+    kept.join(" ")
+}
+
 /// Options of a request that its figures do not depend on.
 const NOT_MEASURED: [&str; 5] = ["env", "workload", "seed", "boots", "exact-boots"];
 

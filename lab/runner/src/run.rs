@@ -6,7 +6,7 @@ use crate::event::RunEvent;
 use crate::failure::Failure;
 use crate::inventory::Inventory;
 use crate::options::BootOptions;
-use crate::request_text::RecordedRequest;
+use crate::request_text::{self, RecordedRequest};
 use crate::resume::{self, Resume};
 use crate::run_owner;
 use crate::sink::StoreSink;
@@ -141,8 +141,11 @@ pub fn continue_run(
 /// Returns the time that the last finished run of the same request took.
 fn expected(runs: &[RunInfo], number: RunId) -> Option<Duration> {
     let this = runs.iter().find(|run| run.id == number)?;
+    let request = request_text::without_seed(&this.request);
     let mut earlier = runs.iter().rev().filter(|run| run.id < number);
-    let same = earlier.find(|run| run.request == this.request && run.finished_at.is_some())?;
+    let same = earlier.find(|run| {
+        run.finished_at.is_some() && request_text::without_seed(&run.request) == request
+    })?;
     let milliseconds = same.finished_at?.saturating_sub(same.started_at);
     Some(Duration::from_millis(milliseconds))
 }
@@ -257,7 +260,7 @@ mod tests {
     fn the_last_finished_run_of_the_same_request_gives_the_expected_time() {
         let runs = [
             run(1, "a", Some(50)),
-            run(2, "a", Some(70)),
+            run(2, "a --seed 7", Some(70)),
             run(3, "a", None),
             run(4, "b", Some(90)),
             run(5, "a", None),

@@ -183,6 +183,22 @@ fn store_that_vanishes_during_a_run_is_an_error() {
 }
 
 #[test]
+fn second_run_names_the_first() {
+    let place = Place::new();
+    recorded(&place);
+    let table = [&WORDS[..5], &["--store"]].concat();
+    let run = || {
+        let run = command(&place, &table).output().expect("program starts");
+        CommandOutput::from(run).stdout
+    };
+    let first = run();
+    assert!(first.contains("\nIn words\n "), "{first}");
+    assert!(!first.contains("nchanged since"), "{first}");
+    let second = run();
+    assert!(second.contains("\nUnchanged since run 1, "), "{second}");
+}
+
+#[test]
 fn missing_recording_is_unavailable_with_a_remedy() {
     let place = Place::new();
     let recording = recorded(&place);

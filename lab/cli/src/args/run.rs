@@ -58,6 +58,13 @@ pub struct OutputOptions {
     pub plot: bool,
 }
 
+impl OutputOptions {
+    /// Returns whether the brief form is printed.
+    pub fn is_brief(&self) -> bool {
+        self.format == Format::Table && !self.all
+    }
+}
+
 /// Boots of environments on an exact clock.
 #[derive(Args, Debug)]
 pub struct ExactOptions {

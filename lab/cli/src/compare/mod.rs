@@ -3,7 +3,10 @@
 
 mod page;
 mod remarks;
+mod since;
 mod stored;
+
+pub use since::since;
 
 use crate::args::{CompareArgs, Side};
 use crate::session::{open_store, Session};
