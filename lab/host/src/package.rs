@@ -197,6 +197,15 @@ pub fn with_prefix(prefix: &str) -> Result<Vec<String>, Error> {
     Ok(names.lines().map(str::to_owned).collect())
 }
 
+/// Returns the dependencies of a package that the distribution has.
+///
+/// # Errors
+/// `apt-cache` cannot be run.
+pub fn dependencies_of(package: &str) -> Result<Vec<String>, Error> {
+    let mut known = by_package(&apt_cache(&["depends", "--important", package])?);
+    Ok(known.remove(package).unwrap_or_default())
+}
+
 /// Downloads packages into a directory.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ use trapline_environments::{EnvError, Environment, GuestImage, Settings};
 use trapline_model::layers::Guest;
 use trapline_model::request::usual_operations;
 use trapline_model::{
-    expand, Config, EnvironmentId, FileOverride, GuestConfig, Overrides, Request, Sched,
+    expand, vmms, Config, EnvironmentId, FileOverride, GuestConfig, Overrides, Request, Sched,
     Scheduling, Unavailable,
 };
 
@@ -198,9 +198,11 @@ impl Inventory {
         })
     }
 
-    /// Returns whether an environment is measured by default: a usual one, or a custom one if its VMM is configured.
+    /// Returns whether an environment is measured by default: a usual one, or a custom one if the user has configured its
+    /// VMM.
     pub fn is_default(&self, id: EnvironmentId) -> bool {
-        let is_defined = |name| self.settings.custom_vmm(name, Guest::Image).is_ok();
+        let is_defined =
+            |name| !vmms::is_built_in(name) && self.settings.custom_vmm(name, Guest::Image).is_ok();
         id.is_default() || !id.is_linux_guest() && id.custom_vmm().is_some_and(is_defined)
     }
 
