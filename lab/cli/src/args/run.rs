@@ -50,8 +50,9 @@ pub struct OutputOptions {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-    /// Print all tables, with intervals, exits and CPU time, boot stages and what was not measured
-    #[arg(long, conflicts_with = "format")]
+    /// Print all tables, with intervals, exits and CPU time, boot stages and what was not measured; other formats
+    /// than the table have all
+    #[arg(long)]
     pub all: bool,
     /// Add bar charts below the tables
     #[arg(long, conflicts_with = "format")]
