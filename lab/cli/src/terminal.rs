@@ -52,6 +52,14 @@ pub fn width() -> usize {
     columns.map_or(DEFAULT_WIDTH, |columns: usize| columns.clamp(40, 1000))
 }
 
+/// Returns the columns to which lines are cut: those of the terminal. Programs that read a pipe need whole names.
+pub fn cut_width() -> usize {
+    match io::stdout().is_terminal() {
+        true => width(),
+        false => usize::MAX,
+    }
+}
+
 /// Writes to standard output. A closed pipe (`trapline list | head`) is not an error.
 ///
 /// # Errors
