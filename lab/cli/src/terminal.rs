@@ -107,6 +107,16 @@ pub fn print_error(line: &str) {
     anstream::eprintln!("{}", printable(line));
 }
 
+/// Prints a question to standard error and returns the line that is typed; an end of input or a signal is `n`.
+pub fn answer(question: &str) -> String {
+    anstream::eprint!("{question}");
+    let mut line = String::new();
+    match io::stdin().read_line(&mut line) {
+        Ok(length) if length > 0 => line,
+        _ => "n".to_owned(),
+    }
+}
+
 /// Begins the escape sequence of a colour (ECMA-48, SGR).
 const COLOUR_START: &str = "\x1b[";
 

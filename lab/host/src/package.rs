@@ -237,7 +237,7 @@ fn described(packages: &[&str]) -> String {
 ///
 /// # Errors
 /// `apt-get` is not installed, or a stop was requested.
-fn size(packages: &[&str], directory: &Path) -> Result<u64, Error> {
+pub fn size(packages: &[&str], directory: &Path) -> Result<u64, Error> {
     let arguments = [&["--print-uris", "download"], packages].concat();
     let output = run("apt-get", &arguments, directory)?;
     Ok(sizes(&String::from_utf8_lossy(&output.stdout)).sum())

@@ -31,6 +31,9 @@ pub struct KernelBuildArgs {
     /// Seed for the order of builds [default: random, recorded]
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub seed: Option<u64>,
+    /// Download compiler and source without a question
+    #[arg(long, short)]
+    pub yes: bool,
     /// Output format
     #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
     pub format: PlainFormat,
