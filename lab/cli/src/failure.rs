@@ -204,13 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn without_a_command_help_lists_the_commands() {
-        for words in [&["trapline"][..], &["trapline", "cache"]] {
-            let error = Cli::try_parse_from(words).expect_err("a command is missing");
-            assert!(lacks_command(&error), "{error:?}");
-            let help = error.to_string();
-            assert!(help.contains("Commands:"), "{help}");
-        }
+    fn without_a_command_the_error_is_the_help_that_lists_the_commands() {
+        let error = Cli::try_parse_from(["trapline"]).expect_err("a command is missing");
+        assert!(lacks_command(&error), "{error:?}");
+        assert!(error.to_string().contains("Commands:"), "{error}");
     }
 
     #[test]

@@ -79,11 +79,11 @@ fn warn(invalid: &[Failure]) {
 }
 
 /// Prints help and version to standard output, and other errors of the parser as failures: a VMM may be unknown because a
-/// file of the configuration is invalid. Without a command, prints the commands to standard error.
+/// file of the configuration is invalid. Without arguments, prints the commands to standard error.
 fn report_usage(error: &clap::Error, invalid: &[Failure]) -> Status {
     let help = error.render().ansi().to_string();
     match failure::from_clap(error) {
-        Some(_) if failure::lacks_command(error) => {
+        Some(_) if failure::lacks_command(error) && std::env::args_os().len() == 1 => {
             anstream::eprint!("{help}");
             Status::Usage
         }

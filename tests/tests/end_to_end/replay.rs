@@ -205,15 +205,35 @@ fn missing_recording_is_unavailable_with_a_remedy() {
     std::fs::remove_file(recording.join("end")).expect("write succeeds");
     let result = replay(&place);
     assert!(result.stdout.contains("TRAPLINE_RECORD"), "{result:?}");
-    // Nothing was measured: that is no success, and no run that 'show' or 'report' could find.
+    // Nothing was measured: that is no success, and not the latest run.
     assert_eq!(result.status, Some(4), "{result:?}");
-    let shown = place.run_storing("show", "--list");
-    assert_eq!((shown.status, shown.stdout.as_str()), (Some(0), ""));
-    let table = [&WORDS[..5], &["--store"]].concat();
-    let table = command(&place, &table).output().expect("program starts");
-    let table = CommandOutput::from(table).stdout;
-    assert!(table.contains("Nothing was measured"), "{table}");
-    assert!(!table.contains("trapline show"), "{table}");
+    let shown = CommandOutput::from(
+        command(&place, &["show", "--store"])
+            .output()
+            .expect("it starts"),
+    );
+    assert_eq!(shown.status, Some(1), "{shown:?}");
+    assert!(shown.stderr.contains("has a boot"), "{shown:?}");
+}
+
+#[test]
+fn selection_that_cannot_be_measured_is_not_stored() {
+    let place = Place::new();
+    let words = ["run", "--env", "custom", "--workload", "basic", "--store"];
+    let run = CommandOutput::from(command(&place, &words).output().expect("it starts"));
+    assert_eq!(run.status, Some(4), "{run:?}");
+    let words = ["Nothing was measured", "no custom VMM is given"];
+    assert!(
+        words.iter().all(|words| run.stdout.contains(words)),
+        "{run:?}"
+    );
+    assert!(!run.stdout.contains("trapline show"), "{run:?}");
+    let list = CommandOutput::from(
+        command(&place, &["show", "--list", "--store"])
+            .output()
+            .expect("it starts"),
+    );
+    assert_eq!((list.status, list.stdout.as_str()), (Some(0), ""));
 }
 
 #[test]

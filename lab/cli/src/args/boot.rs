@@ -11,7 +11,7 @@ pub struct BootArgs {
     /// Linux kernel: a bzImage, or a vmlinux with CONFIG_PVH [default: the distribution's cloud kernel]
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
-    /// Initramfs
+    /// Initramfs [default without a kernel and a disk: the distribution's busybox]
     #[arg(long, value_name = "FILE")]
     pub initrd: Option<PathBuf>,
     /// Disk: a raw file or a device, and options: ro, direct, engine=uring|pool

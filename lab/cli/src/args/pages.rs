@@ -132,6 +132,7 @@ Each boot writes the whole file first. An operation takes at most 10 s.",
 On a terminal, Ctrl-A is a prefix: Ctrl-A x ends the machine, p presses its
 power button, h prints help, and a sends Ctrl-A itself.",
         examples: &[
+            ("trapline boot", "the distribution's kernel, and a shell"),
             ("trapline boot --initrd initrd.cpio", ""),
             (
                 "trapline boot --kernel vmlinuz --disk root.img --append 'root=/dev/vda rw'",

@@ -94,7 +94,7 @@ fn invalid_profile_is_rejected() {
     std::fs::write(&file, "no stacks").expect("write succeeds");
     let result = place.run_storing(
         "report",
-        &format!("--output - --profile {}", file.display()),
+        &format!("--run 1 --output - --profile {}", file.display()),
     );
     assert_eq!(
         (result.status, result.stdout.as_str()),
@@ -107,7 +107,7 @@ fn invalid_profile_is_rejected() {
         "{}",
         result.stderr
     );
-    let result = place.run_storing("report", "--output - --profile /no/such/file");
+    let result = place.run_storing("report", "--run 1 --output - --profile /no/such/file");
     assert!(
         result
             .stderr
