@@ -219,8 +219,7 @@ fn missing_recording_is_unavailable_with_a_remedy() {
 #[test]
 fn selection_that_cannot_be_measured_is_not_stored() {
     let place = Place::new();
-    let words = ["run", "--env", "custom", "--workload", "basic", "--store"];
-    let run = CommandOutput::from(command(&place, &words).output().expect("it starts"));
+    let run = place.run_storing("run", "--env custom --workload basic");
     assert_eq!(run.status, Some(4), "{run:?}");
     let words = ["Nothing was measured", "no custom VMM is given"];
     assert!(
@@ -228,11 +227,7 @@ fn selection_that_cannot_be_measured_is_not_stored() {
         "{run:?}"
     );
     assert!(!run.stdout.contains("trapline show"), "{run:?}");
-    let list = CommandOutput::from(
-        command(&place, &["show", "--list", "--store"])
-            .output()
-            .expect("it starts"),
-    );
+    let list = place.run_storing("show", "--list");
     assert_eq!((list.status, list.stdout.as_str()), (Some(0), ""));
 }
 

@@ -27,7 +27,10 @@ fn page_with_profiles(place: &Place) -> PathBuf {
     std::fs::write(&explained, json.to_string()).expect("write succeeds");
     let file = place.path().join("profiles.html");
     let words = [file.display(), folded.display(), explained.display()].map(|it| it.to_string());
-    let words = format!("--output {} --profile {} {}", words[0], words[1], words[2]);
+    let words = format!(
+        "--run 1 --output {} --profile {} {}",
+        words[0], words[1], words[2]
+    );
     let result = place.run_storing("report", &words);
     assert_eq!(result.status, Some(0), "{}", result.stderr);
     file
@@ -132,7 +135,10 @@ fn page_is_opened_by_the_desktop() {
     );
     write_program(&opener, script);
     let file = place.path().join("open.html");
-    let result = place.run_storing("report", &format!("--open --output {}", file.display()));
+    let result = place.run_storing(
+        "report",
+        &format!("--run 1 --open --output {}", file.display()),
+    );
     assert_eq!(result.status, Some(0), "{}", result.stderr);
     assert!(
         wait_until(TO_BEGIN, || opened_file.exists()),
