@@ -1,13 +1,11 @@
 //! `trapline run`: measures a request or a plan file, stores the observations, and prints the reports of
 //! the stored run.
 
-use crate::args::{Format, RunArgs};
+use crate::args::{selected, Format, RunArgs};
 use crate::session::{open_store, Session};
 use crate::{compare, kernel_build, net, outcome, plan};
-use trapline_abi::OpSet;
 use trapline_model::file::Study;
-use trapline_model::request::usual_operations;
-use trapline_model::{names, Request};
+use trapline_model::Request;
 use trapline_report::Report;
 use trapline_runner::run::{default_configs, perform, perform_plan};
 use trapline_runner::{random_seed, BootOptions, Failure, Interrupt, Inventory, Resume, Status};
@@ -109,22 +107,6 @@ fn request(args: &RunArgs, inventory: &Inventory) -> Request {
         with_control: true,
         ..args.size_options.request()
     }
-}
-
-/// Returns the operations of these workloads and operations, or the default ones if there are none; and
-/// those that are named individually.
-pub fn selected(workloads: &[String]) -> (OpSet, OpSet) {
-    // The parser accepts known names only.
-    let union = |is_wanted: &dyn Fn(&str) -> bool| {
-        let names = workloads.iter().filter(|name| is_wanted(name));
-        let sets = names.filter_map(|name| names::operations(name).ok());
-        sets.fold(0, |all, set| all | set)
-    };
-    let operations = match workloads {
-        [] => usual_operations(),
-        _ => union(&|_| true),
-    };
-    (operations, union(&|name| name.contains('/')))
 }
 
 /// Prints the reports of a run and returns the status of the command.

@@ -296,8 +296,8 @@ impl Store {
     /// # Errors
     /// See [`Problem`].
     pub fn latest(&mut self) -> Result<Option<RunInfo>, StoreError> {
-        let runs = self.runs()?.into_iter();
-        Ok(runs.filter(|run| run.boots > 0).next_back())
+        let mut runs = self.runs()?.into_iter();
+        Ok(runs.rfind(|run| run.boots > 0))
     }
 
     /// Returns a run with its observations.

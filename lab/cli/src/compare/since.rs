@@ -177,7 +177,7 @@ mod tests {
         let unsure = row(Op::PortIn, 1.1, Verdict::Unsure);
         let changed = row(Op::PortOut, 1.25, Verdict::Changed);
         assert_eq!(sentence(&[]), None);
-        assert_eq!(sentence(&[unsure.clone()]), None);
+        assert_eq!(sentence(std::slice::from_ref(&unsure)), None);
         let same = Change::None("Unchanged since run 7, 2000-02-29T00:00:00Z: 1 figure".to_owned());
         assert_eq!(sentence(&[unsure.clone(), equal.clone()]), Some(same));
         let some = "Changed since run 7, 2000-02-29T00:00:00Z: 1 of 2 figures: sim/kvm exits/port-out 1.25×";
