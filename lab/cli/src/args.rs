@@ -30,9 +30,10 @@ pub use export::ExportArgs;
 pub use format::{Color, Format, PlainFormat, Preset, ProfileFormat, SymbolSource};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
 pub use history::{HistoryArgs, HistoryFormat};
-pub use inspect::{ExplainArgs, InspectArgs, ShowArgs};
+pub use inspect::{DoctorArgs, ExplainArgs, FloorArgs, ListArgs, ShowArgs};
 pub use irq::{Contradiction, IrqArgs};
 pub use kernel_build::KernelBuildArgs;
+pub use names::selected;
 pub use net::{path, NetArgs};
 pub use plan::{PlanArgs, PlanCommand};
 pub use populate::{populate_methods, PopulateArgs};
@@ -55,7 +56,7 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
     /// Use colour; NO_COLOR is respected
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", hide_short_help = true)]
     pub color: Color,
 }
 
@@ -65,12 +66,29 @@ impl Cli {
     /// # Errors
     /// It is invalid, or asks for help or the version.
     pub fn of_process() -> Result<Self, clap::Error> {
-        Self::from_arg_matches(&with_short_help(Self::command()).try_get_matches()?)
+        let asks_for_all = std::env::args_os().any(|word| word == "--help");
+        let command = with_help(with_short_values(Self::command()), asks_for_all);
+        Self::from_arg_matches(&command.try_get_matches()?)
     }
 }
 
+/// Has help list all options, or without `all` the basic ones, those without `hide_short_help`. Both have the same layout,
+/// unlike the long form of clap, which needs three lines for an option.
+fn with_help(command: clap::Command, all: bool) -> clap::Command {
+    let name = command.get_name().to_owned();
+    let command = command.mut_args(|option| {
+        let is_further = option.is_hide_short_help_set();
+        option.hide_short_help(false).hide(is_further && !all)
+    });
+    let command = match all {
+        true => command,
+        false => command.after_help(pages::after_short_help(&name)),
+    };
+    command.mut_subcommands(|command| with_help(command, all))
+}
+
 /// Lists the values of options by name only; manual pages explain them.
-fn with_short_help(command: clap::Command) -> clap::Command {
+fn with_short_values(command: clap::Command) -> clap::Command {
     command
         .mut_args(|option| {
             let values = option.get_possible_values();
@@ -85,7 +103,7 @@ fn with_short_help(command: clap::Command) -> clap::Command {
             let help = format!("{text}: {}{default}", names.join(", "));
             option.help(help).hide_possible_values(true)
         })
-        .mut_subcommands(with_short_help)
+        .mut_subcommands(with_short_values)
 }
 
 /// Parses `trapline NAME WORD...`.
@@ -100,9 +118,9 @@ pub(crate) fn command(name: &str, words: &[&str]) -> Result<Command, clap::Error
 #[expect(clippy::large_enum_variant, reason = "one value per process")]
 pub enum Command {
     /// Check this host: what can be measured, what adds noise, and how to fix it
-    Doctor(InspectArgs),
-    /// List environments and workloads, and why any are unavailable
-    List(InspectArgs),
+    Doctor(DoctorArgs),
+    /// List environments, workloads and operations, and why any are unavailable
+    List(ListArgs),
     /// Measure operations in environments, and print the results
     Run(RunArgs),
     /// Check a plan file, or print the schema of plan files
@@ -138,7 +156,7 @@ pub enum Command {
     /// Print the instructions of an operation by function
     Explain(ExplainArgs),
     /// Measure the cost of an exit in the kernel, without a VMM
-    Floor(InspectArgs),
+    Floor(FloorArgs),
     /// List or prune cached kernels and snapshots
     Cache(CacheArgs),
     /// Print completions for a shell: of commands, options, environments, operations and run numbers
@@ -158,11 +176,55 @@ mod tests {
     use super::*;
     use trapline_model::EnvironmentId;
 
+    fn help(words: &[&str], all: bool) -> String {
+        let command = with_help(with_short_values(Cli::command()), all);
+        let shown = command.try_get_matches_from(words);
+        shown.unwrap_err().to_string()
+    }
+
+    /// Every command at 80x24; `run` and its relatives, the largest ones, on two such screens.
+    #[test]
+    fn short_help_has_the_basic_options() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            let short = help(&["trapline", name, "-h"], false);
+            assert!(short.lines().count() <= 46, "{short}");
+            assert!(!short.contains("--weight"), "{short}");
+        }
+        let [short, long] = [false, true].map(|all| help(&["trapline", "run", "-h"], all));
+        for (option, is_basic) in [("--env", true), ("--peer", false), ("--quiet", true)] {
+            assert_eq!(short.contains(option), is_basic, "{short}");
+            assert!(long.contains(option), "{long}");
+        }
+        assert!(short.contains("'trapline run --help'"), "{short}");
+    }
+
+    #[test]
+    fn commands_have_the_options_that_concern_them() {
+        let has = |name: &str, option: &str| {
+            let long = help(&["trapline", name, "--help"], true);
+            long.contains(&format!("--{option}"))
+        };
+        for (option, commands) in [
+            ("weight", &["run", "check"][..]),
+            ("peer", &["run", "check", "explain"]),
+            ("kernel", &["run", "check", "explain", "list", "floor"]),
+            ("vmm", &["run", "check", "explain", "list"]),
+        ] {
+            for name in ["run", "check", "explain", "list", "floor", "doctor"] {
+                assert_eq!(
+                    has(name, option),
+                    commands.contains(&name),
+                    "{name} {option}"
+                );
+            }
+        }
+    }
+
     #[test]
     fn help_is_short_and_has_the_values_of_options() {
         let words = ["trapline", "irq", "--help"];
-        let help = with_short_help(Cli::command()).try_get_matches_from(words);
-        let help = help.unwrap_err().to_string();
+        let help = help(&words, true);
         assert!(
             help.contains("Source of the interrupts: own, host, both"),
             "{help}"

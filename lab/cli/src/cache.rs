@@ -48,7 +48,7 @@ fn list(cache: &Cache, format: PlainFormat) -> Result<(), Failure> {
             "entries": entries.iter().map(as_json).collect::<Vec<_>>(),
         })),
         PlainFormat::Table => {
-            let mut text = table(&entries, terminal::width());
+            let mut text = table(&entries, terminal::cut_width());
             let directory = cache.directory.display();
             let total = HumanBytes(sum(&entries));
             // Writing to a String cannot fail.

@@ -40,6 +40,11 @@ pub fn from_clap(error: &clap::Error) -> Option<Failure> {
     }
 }
 
+/// Returns whether the command line ends where a command is expected: the error is the help that lists the commands.
+pub fn lacks_command(error: &clap::Error) -> bool {
+    error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
 /// Returns one text of a context. Clap sorts suggestions by similarity, the nearest last.
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
     texts(error, kind).pop()
@@ -74,7 +79,7 @@ fn usage_message(error: &clap::Error) -> String {
             let flags = texts(error, ContextKind::InvalidArg);
             format!("this also needs {}", flags.join(" and "))
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing".to_owned(),
+        _ if lacks_command(error) => "a command is missing".to_owned(),
         ErrorKind::InvalidSubcommand => {
             format!(
                 "unknown command '{}'",
@@ -196,6 +201,13 @@ mod tests {
         let failure = failure(&["run", "--env", "zzzzz"]);
         let help = failure.help.expect("there is help");
         assert!(help.starts_with("choose from host, kvm, "), "{help}");
+    }
+
+    #[test]
+    fn without_a_command_the_error_is_the_help_that_lists_the_commands() {
+        let error = Cli::try_parse_from(["trapline"]).expect_err("a command is missing");
+        assert!(lacks_command(&error), "{error:?}");
+        assert!(error.to_string().contains("Commands:"), "{error}");
     }
 
     #[test]

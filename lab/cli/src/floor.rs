@@ -1,6 +1,6 @@
 //! `trapline floor`: prints the cost of an exit without a VMM.
 
-use crate::args::{InspectArgs, PlainFormat};
+use crate::args::{FloorArgs, PlainFormat};
 use crate::session::Session;
 use crate::{parts, terminal};
 use std::fmt::Write;
@@ -12,20 +12,14 @@ use trapline_runner::Failure;
 ///
 /// # Errors
 /// The program that measures is missing, or fails where it should work.
-pub fn floor(args: &InspectArgs) -> Result<(), Failure> {
-    if args.environment_options.vmm.is_some() {
-        return Err(Failure::usage(
-            "--vmm is not supported by floor: it measures exits without a VMM",
-            "leave --vmm out",
-        ));
-    }
+pub fn floor(args: &FloorArgs) -> Result<(), Failure> {
     let program = parts::directory().join(PROGRAM);
     if !program.is_file() {
         let directory = parts::directory();
         let missing = format!("{PROGRAM} is not in {}", directory.display());
         return Err(Failure::new(missing).help(MISSING_PARTS));
     }
-    let inventory = args.environment_options.inventory()?;
+    let inventory = args.environment_options().inventory()?;
     let session = Session::without_store(inventory, None, false)?;
     let floors = measure(&program, &session.context())?;
     match args.format {

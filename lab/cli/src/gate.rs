@@ -37,6 +37,7 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
     let environments = &args.environments;
     let run = measure(
         &mut store,
+        "baseline",
         environments,
         operations,
         counters.as_ref(),
@@ -84,7 +85,15 @@ pub fn check(args: &CheckArgs) -> Result<Status, Failure> {
     let context = session.context();
     require_same_scheduling(&baseline, context.inventory.scheduling())?;
     let operations = baseline.operations();
-    let run = measure(&mut store, &environments, operations, None, &context)?;
+    let command = format!("check --baseline {}", args.baseline.display());
+    let run = measure(
+        &mut store,
+        &command,
+        &environments,
+        operations,
+        None,
+        &context,
+    )?;
     let summary = trapline_stats::summarise(&run.observations);
     let mut comparison = compare(&baseline, &summary, &args.tolerances.tolerances());
     let explained = explain_changes(&mut comparison, &baseline, &context);

@@ -1,9 +1,9 @@
 //! `trapline history`: prints shifts in the figures of all stored runs.
 
-use crate::args::{Format, HistoryArgs, HistoryFormat};
+use crate::args::{selected, Format, HistoryArgs, HistoryFormat};
 use crate::failure::{Failure, Status};
 use crate::store_path::store_path;
-use crate::{outcome, run, show, terminal};
+use crate::{outcome, show, terminal};
 use trapline_model::request;
 use trapline_report::{history, page::trend};
 use trapline_runner::request_text;
@@ -29,7 +29,7 @@ pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
     }
     let operations = match args.workloads.as_slice() {
         [] => request::known_operations(),
-        workloads => run::selected(workloads).0,
+        workloads => selected(workloads).0,
     };
     let settings = Settings {
         least_change: args.margin / 100.0,

@@ -2,13 +2,15 @@
 //! and their placement.
 
 use crate::args::{Format, KernelBuildArgs};
-use crate::outcome;
 use crate::session::{open_store, Session};
+use crate::{outcome, terminal};
+use std::io::{self, IsTerminal};
 use std::time::Instant;
+use trapline_environments::kernel_build::{self as builds, Download};
 use trapline_model::kernel_build::{BuildRequest, Size};
 use trapline_report::kernel_build::Matrix;
 use trapline_report::Family;
-use trapline_runner::{kernel_build, Failure, Interrupt, Resume, Status};
+use trapline_runner::{kernel_build, Failure, Interrupt, Inventory, Resume, Status};
 use trapline_store::{Run, Store};
 
 /// Name of the measurement, for messages.
@@ -21,11 +23,45 @@ const FAMILY: &str = "kernel builds";
 pub fn kernel_build(args: &KernelBuildArgs) -> Result<Status, Failure> {
     let mut store = open_store(&args.run_options)?;
     let inventory = args.run_options.environment_options.inventory()?;
+    confirm(args, &inventory)?;
     let session = Session::open(&args.run_options, inventory)?;
     let request = args.request();
     let size = request.size;
     let run = kernel_build::perform(&mut store, request, None, &session.context(), None)?;
     show(&run, size, args.format.into(), &session.interrupt)
+}
+
+/// Prints what is to be downloaded, and asks on a terminal.
+///
+/// # Errors
+/// The answer is no.
+fn confirm(args: &KernelBuildArgs, inventory: &Inventory) -> Result<(), Failure> {
+    // What is missing is reported by the run.
+    let download = builds::download(&inventory.settings().cache, args.size.into());
+    let Ok(Some(download)) = download else {
+        return Ok(());
+    };
+    terminal::print_error(&announcement(&download));
+    let asks = !args.yes && terminal::is_watched() && io::stdin().is_terminal();
+    if asks && !is_yes(&terminal::answer("download them? [Y/n] ")) {
+        let declined = Failure::new("kernel-build: the download was declined");
+        let declined = declined.help("--yes downloads without a question");
+        return Err(declined.status(Status::Unmeasured));
+    }
+    Ok(())
+}
+
+fn announcement(download: &Download) -> String {
+    let size = match download.bytes {
+        0 => String::new(),
+        bytes => format!(", {} MB", bytes.div_ceil(1_000_000)),
+    };
+    let count = download.packages;
+    format!("the kernel's source and a compiler are {count} packages{size}, kept in the cache and not installed")
+}
+
+fn is_yes(answer: &str) -> bool {
+    ["", "y", "yes"].contains(&answer.trim().to_lowercase().as_str())
 }
 
 /// Executes the builds of a plan file, and prints them.
@@ -59,5 +95,28 @@ fn status(matrix: &Matrix) -> Status {
         (false, _) => Status::Failed,
         (true, true) => Status::Undetermined,
         (true, false) => Status::Done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_download_has_a_size_and_needs_consent() {
+        let download = Download {
+            packages: 92,
+            bytes: 217_300_000,
+        };
+        let expected = "the kernel's source and a compiler are 92 packages, 218 MB, kept in the cache and not installed";
+        assert_eq!(announcement(&download), expected);
+        for (answer, expected) in [
+            ("\n", true),
+            ("Y\n", true),
+            ("n\n", false),
+            ("what?\n", false),
+        ] {
+            assert_eq!(is_yes(answer), expected, "{answer}");
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! `trapline list`: prints environments and workloads, and why any are unavailable.
 
-use crate::args::{InspectArgs, PlainFormat};
+use crate::args::{ListArgs, PlainFormat};
 use crate::failure::Failure;
 use crate::terminal;
 use serde::Serialize;
-use trapline_abi::{Direction, Op, Unit, Workload};
-use trapline_model::{names, request};
+use trapline_abi::{Direction, Op, OpSet, Unit, Workload};
+use trapline_model::names::{self, Selection};
+use trapline_model::{request, EnvironmentId, SETTINGS};
 use trapline_runner::{EnvironmentEntry, Inventory};
 
 #[derive(Serialize)]
@@ -41,37 +42,180 @@ struct OperationRow {
     what: &'static str,
 }
 
-/// Lists environments and workloads.
+/// Lists environments and workloads: those that are named, all, or on one screen the usual ones.
 ///
 /// # Errors
 /// An option is invalid, or output cannot be written.
-pub fn list(args: &InspectArgs) -> Result<(), Failure> {
-    let inventory = args.environment_options.inventory()?;
-    let workloads: Vec<_> = Workload::ALL.into_iter().map(workload_row).collect();
-    match args.format {
-        PlainFormat::Json => {
-            let mut environments = Vec::new();
-            inventory.try_for_each(|entry| {
-                environments.push(environment_row(&inventory, entry));
-                Ok::<_, Failure>(())
-            })?;
-            terminal::print_json(&serde_json::json!(List {
-                trapline: env!("CARGO_PKG_VERSION"),
-                environments,
-                workloads,
-            }))
+pub fn list(args: &ListArgs) -> Result<(), Failure> {
+    let inventory = args.environment_options().inventory()?;
+    let chosen = Chosen::of(&args.names);
+    if args.format == PlainFormat::Json {
+        return print_json(&inventory, &chosen);
+    }
+    let width = terminal::width();
+    if args.names.is_empty() && !args.all {
+        return print_screen(&inventory, width);
+    }
+    if args.all {
+        terminal::print_text("Environments\n")?;
+    }
+    inventory.try_for_each(
+        |id| chosen.has(id),
+        |entry| {
+            let row = environment_row(&inventory, entry);
+            terminal::print_text(&match args.all {
+                true => environment_text(&row, width),
+                false => details(entry.id, &row, width),
+            })
+        },
+    )?;
+    let text = workloads_text(&chosen.workloads(), width);
+    terminal::print_text(match args.all {
+        true => &text,
+        false => text.trim_start(),
+    })
+}
+
+/// Environments and operations to list.
+struct Chosen {
+    /// All if it is empty, and no operations are named.
+    environments: Vec<EnvironmentId>,
+    operations: OpSet,
+}
+
+impl Chosen {
+    fn of(names: &[Selection]) -> Self {
+        let mut chosen = Self {
+            environments: Vec::new(),
+            operations: 0,
+        };
+        for name in names {
+            match name {
+                Selection::Environment(id) => chosen.environments.push(*id),
+                Selection::Operations(set) => chosen.operations |= set,
+            }
         }
-        PlainFormat::Table => {
-            let width = terminal::width();
-            terminal::print_text("Environments\n")?;
-            inventory.try_for_each(|entry| {
-                terminal::print_text(&environment_text(
-                    &environment_row(&inventory, entry),
-                    width,
-                ))
-            })?;
-            terminal::print_text(&workloads_text(&workloads, width))
+        if names.is_empty() {
+            chosen.environments = EnvironmentId::all().collect();
+            chosen.operations = request::known_operations();
         }
+        chosen
+    }
+
+    fn has(&self, id: EnvironmentId) -> bool {
+        self.environments.contains(&id)
+    }
+
+    fn workloads(&self) -> Vec<WorkloadRow> {
+        let rows = Workload::ALL.into_iter();
+        let rows = rows.map(|workload| workload_row(workload, self.operations));
+        rows.filter(|row| !row.operations.is_empty()).collect()
+    }
+}
+
+fn print_json(inventory: &Inventory, chosen: &Chosen) -> Result<(), Failure> {
+    let mut environments = Vec::new();
+    inventory.try_for_each(
+        |id| chosen.has(id),
+        |entry| {
+            environments.push(environment_row(inventory, entry));
+            Ok::<_, Failure>(())
+        },
+    )?;
+    terminal::print_json(&serde_json::json!(List {
+        trapline: env!("CARGO_PKG_VERSION"),
+        environments,
+        workloads: chosen.workloads(),
+    }))
+}
+
+/// Prints the environments that are measured by default, and the names of everything else.
+fn print_screen(inventory: &Inventory, width: usize) -> Result<(), Failure> {
+    let (mut clock, mut others) = (None, Vec::new());
+    inventory.try_for_each(
+        |_| true,
+        |entry| {
+            let row = environment_row(inventory, entry);
+            if !row.by_default {
+                others.push(row.ready);
+                return Ok(());
+            }
+            let here = entry.id.clock();
+            let heading = match clock.replace(here) == Some(here) {
+                true => String::new(),
+                false => format!("Clock {}\n", here.description()),
+            };
+            terminal::print_text(&(heading + &short_text(&row, width)))
+        },
+    )?;
+    let ready = others.iter().filter(|is_ready| **is_ready).count();
+    terminal::print_text(&rest_of_screen(ready, others.len() - ready, width))
+}
+
+/// Returns an environment with its description, or with the first line of the reason why it is unavailable: its details
+/// have the whole.
+fn short_text(row: &EnvironmentRow, width: usize) -> String {
+    let state = match row.ready {
+        true => "ready",
+        false => "missing",
+    };
+    let name = format!("{:<13}{state}", row.name);
+    let text = row.reason.as_deref().unwrap_or(row.what);
+    let text = entry(&name, 2, SHORT_TEXT, text, width);
+    match text.trim_end().split_once('\n') {
+        Some((first, _)) if !row.ready => format!("{}…\n", first.trim_end_matches([',', ';', ':'])),
+        _ => text,
+    }
+}
+
+fn rest_of_screen(ready: usize, missing: usize, width: usize) -> String {
+    let by_default = |wanted: bool| {
+        let all = Chosen::of(&[]).workloads().into_iter();
+        let names = all.filter(|row| row.by_default == wanted);
+        names.map(|row| row.name).collect::<Vec<_>>().join(", ")
+    };
+    let lines = [
+        (
+            "Other environments",
+            format!("{ready} ready, {missing} missing"),
+        ),
+        ("Workloads", by_default(true)),
+        ("If asked for", by_default(false)),
+    ];
+    let lines = lines.map(|(title, text)| entry(title, 0, TITLE, &text, width));
+    format!(
+        "\n{}\nDetails: trapline list NAME, such as sim/kvm or exits\n\
+         Everything: trapline list --all\n",
+        lines.concat()
+    )
+}
+
+/// Returns an environment with its settings.
+fn details(id: EnvironmentId, row: &EnvironmentRow, width: usize) -> String {
+    let settings = SETTINGS.iter().filter(|it| (it.supported_by)(id));
+    let settings: Vec<_> = settings.map(|setting| setting.name).collect();
+    let lines = [
+        ("clock", id.clock().description().to_owned()),
+        ("measured", measured(row).to_owned()),
+        ("state", state(row)),
+        ("settings", settings.join(", ")),
+    ];
+    let lines = lines.map(|(title, text)| entry(title, 2, DETAIL, &text, width));
+    let title = textwrap::fill(&format!("{}: {}", row.name, row.what), width);
+    format!("{title}\n{}\n", lines.concat())
+}
+
+fn measured(row: &EnvironmentRow) -> &'static str {
+    match row.by_default {
+        true => "by default",
+        false => "only if asked for",
+    }
+}
+
+fn state(row: &EnvironmentRow) -> String {
+    match &row.reason {
+        None => "Ready".to_owned(),
+        Some(reason) => format!("Missing: {reason}"),
     }
 }
 
@@ -86,13 +230,17 @@ fn environment_row(inventory: &Inventory, entry: &EnvironmentEntry) -> Environme
     }
 }
 
-fn workload_row(workload: Workload) -> WorkloadRow {
+fn workload_row(workload: Workload, chosen: OpSet) -> WorkloadRow {
     let usual = request::usual_operations();
     WorkloadRow {
         name: workload.name(),
         question: workload.question(),
         by_default: names::selected_by(workload) & !usual == 0,
-        operations: workload.operations().map(operation_row).collect(),
+        operations: workload
+            .operations()
+            .filter(|op| chosen & op.bit() != 0)
+            .map(operation_row)
+            .collect(),
     }
 }
 
@@ -111,9 +259,12 @@ fn operation_row(op: Op) -> OperationRow {
     }
 }
 
-/// Columns left of the text of an environment, and of an operation.
+/// Columns left of the text of an environment, of an operation, on the first screen, below it, and of a detail.
 const NAME: usize = 22;
 const OPERATION: usize = 24;
+const SHORT_TEXT: usize = 23;
+const TITLE: usize = 20;
+const DETAIL: usize = 12;
 
 fn environment_text(environment: &EnvironmentRow, width: usize) -> String {
     let clock = environment.clock;
@@ -122,10 +273,7 @@ fn environment_text(environment: &EnvironmentRow, width: usize) -> String {
         false => "; only if asked for",
     };
     let what = format!("{} ({clock} clock{only})", environment.what);
-    let state = match &environment.reason {
-        None => "Ready".to_owned(),
-        Some(reason) => format!("Missing: {reason}"),
-    };
+    let state = state(environment);
     entry(environment.name, 2, NAME, &what, width) + &entry("", 2, NAME, &state, width)
 }
 
@@ -162,6 +310,7 @@ fn entry(name: &str, indent: usize, column: usize, text: &str, width: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     #[test]
     fn entries_are_wrapped_in_their_column() {
@@ -172,9 +321,69 @@ mod tests {
         assert!(lines.iter().all(|line| line.len() <= 60), "{text}");
     }
 
+    fn row(name: &'static str, reason: Option<&str>) -> EnvironmentRow {
+        EnvironmentRow {
+            name,
+            clock: "insn",
+            what: "the image in trapline-vmm on KVM on the simulated machine",
+            by_default: true,
+            ready: reason.is_none(),
+            reason: reason.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_missing_environment_of_the_first_screen_has_one_line() {
+        let reason = "there is no QEMU of version 7.2 or later: apt-get install qemu-system-x86";
+        let lines = [row("sim/kvm", None), row("sim/kvm", Some(reason))];
+        let lines = lines.map(|row| short_text(&row, 80)).concat();
+        let expected =
+            "  sim/kvm      ready   the image in trapline-vmm on KVM on the simulated machine
+  sim/kvm      missing there is no QEMU of version 7.2 or later: apt-get install…
+";
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn the_first_screen_fits_80x24() {
+        let usual = EnvironmentId::all().filter(|id| id.is_default());
+        let rows = usual.map(|id| EnvironmentRow {
+            what: id.description(),
+            ..row(id.name(), None)
+        });
+        let rows: String = rows.map(|row| short_text(&row, 80)).collect();
+        let headings = 2;
+        let text = rows + &rest_of_screen(20, 8, 80);
+        assert!(text.lines().count() + headings < 24, "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn names_choose_environments_and_operations() {
+        let chosen = ["sim/kvm", "exits/port-out"].map(|name| names::selection(name).unwrap());
+        let chosen = Chosen::of(&chosen);
+        assert_eq!(chosen.environments, [EnvironmentId::SIM_KVM]);
+        let [workload] = chosen.workloads().try_into().ok().unwrap();
+        assert_eq!(workload.operations.len(), 1);
+        let text = details(EnvironmentId::SIM_KVM, &row("sim/kvm", None), 80);
+        expect![[r#"
+            sim/kvm: the image in trapline-vmm on KVM on the simulated machine
+              clock     insn: instructions on a simulated machine
+              measured  by default
+              state     Ready
+              settings  cpus, memory, pages, paging, thp, cgroup, wake, path, peer, zeroing,
+                        isolation, idle, image, agent, vmm, qemu, kernel, modules
+
+        "#]]
+        .assert_eq(&text);
+    }
+
     #[test]
     fn every_operation_is_listed() {
-        let workloads: Vec<_> = Workload::ALL.into_iter().map(workload_row).collect();
+        let workloads = Chosen::of(&[]).workloads();
         let count: usize = workloads.iter().map(|w| w.operations.len()).sum();
         assert_eq!(count, Op::ALL.len());
         for operation in workloads.iter().flat_map(|w| &w.operations) {

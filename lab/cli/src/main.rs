@@ -38,7 +38,7 @@ mod show;
 mod store_path;
 mod terminal;
 
-use args::{Cli, Command, InspectArgs, PlainFormat};
+use args::{Cli, Command, PlainFormat};
 use failure::{Failure, Status};
 use std::process::ExitCode;
 use trapline_runner::Interrupt;
@@ -79,15 +79,20 @@ fn warn(invalid: &[Failure]) {
 }
 
 /// Prints help and version to standard output, and other errors of the parser as failures: a VMM may be unknown because a
-/// file of the configuration is invalid.
+/// file of the configuration is invalid. Without arguments, prints the commands to standard error.
 fn report_usage(error: &clap::Error, invalid: &[Failure]) -> Status {
+    let help = error.render().ansi().to_string();
     match failure::from_clap(error) {
+        Some(_) if failure::lacks_command(error) && std::env::args_os().len() == 1 => {
+            anstream::eprint!("{help}");
+            Status::Usage
+        }
         Some(failure) => {
             warn(invalid);
             failure::print(&failure)
         }
         None => {
-            let printed = terminal::print_styled(&error.render().ansi().to_string());
+            let printed = terminal::print_styled(&help);
             printed.map_or_else(|failure| failure::print(&failure), |()| Status::Done)
         }
     }
@@ -95,7 +100,7 @@ fn report_usage(error: &clap::Error, invalid: &[Failure]) -> Status {
 
 fn execute(command: Command) -> Result<Status, Failure> {
     match command {
-        Command::Doctor(args) => print_findings(&args)?,
+        Command::Doctor(args) => print_findings(args.format)?,
         Command::Completions { shell } => terminal::print_text(&completion::script(shell)?)?,
         Command::Man { command } => terminal::print_text(&manual::page(command.as_deref())?)?,
         Command::List(args) => list::list(&args)?,
@@ -122,9 +127,9 @@ fn execute(command: Command) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-fn print_findings(args: &InspectArgs) -> Result<(), Failure> {
+fn print_findings(format: PlainFormat) -> Result<(), Failure> {
     let findings = doctor::examine();
-    match args.format {
+    match format {
         PlainFormat::Json => terminal::print_json(&doctor::to_json(&findings)),
         PlainFormat::Table => terminal::print_styled(&doctor::text(&findings, terminal::width())),
     }

@@ -14,10 +14,10 @@ use trapline_report::kernel_build::Matrix;
 use trapline_report::packets::Rates;
 use trapline_report::page::Study;
 use trapline_report::{by_settings, Document, Family, Report, Style};
-use trapline_runner::{is_running, request_text, Interrupt};
+use trapline_runner::{is_running_elsewhere, request_text, Interrupt};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::{verdict, FailureKind, Summary, Value};
-use trapline_store::{Run, RunInfo};
+use trapline_store::{Run, RunId, RunInfo};
 
 /// Returns the reports of a stored run: one per set of settings, with all environments that support no
 /// other. A/A controls are left out.
@@ -128,9 +128,9 @@ fn unfinished(run: &RunInfo) -> Option<String> {
     }
 }
 
-/// Returns whether the process that measures a run still measures it.
+/// Returns whether another process measures a run. This one reports its own runs when they are over.
 pub fn is_in_progress(run: &RunInfo) -> bool {
-    run.finished_at.is_none() && run.owner.as_deref().is_some_and(is_running)
+    run.finished_at.is_none() && run.owner.as_deref().is_some_and(is_running_elsewhere)
 }
 
 fn observations_with(run: &Run, overrides: &Overrides) -> Vec<Observation> {
@@ -177,7 +177,8 @@ pub fn print_reports(reports: &[Report], format: Format) -> Result<(), Failure> 
     print(&documents, format)
 }
 
-/// Prints the reports of a run as `output` says: in the brief form unless all is asked for.
+/// Prints the reports of a run as `output` says: in the brief form unless all is asked for, with the change since an
+/// earlier run.
 ///
 /// # Errors
 /// See [`print`].
@@ -186,8 +187,9 @@ pub fn print_run(
     reports: &[Report],
     output: &OutputOptions,
     store: &StoreOptions,
+    since: Option<String>,
 ) -> Result<(), Failure> {
-    let is_brief = output.format == Format::Table && !output.all;
+    let is_brief = output.is_brief();
     let together = by_settings::document(reports).filter(|_| is_brief);
     let documents: Vec<Document> = match together {
         Some(document) => vec![document],
@@ -200,14 +202,20 @@ pub fn print_run(
     if output.plot {
         plot(run)?;
     }
+    if let Some(change) = since {
+        terminal::print_text(&format!("\n{change}\n"))?;
+    }
     match is_brief {
         true => terminal::print_text(&hint(run, store)),
         false => Ok(()),
     }
 }
 
-/// Returns the command that prints all of a run.
+/// Returns the command that prints all of a stored run.
 fn hint(run: &Run, store: &StoreOptions) -> String {
+    if run.info.id == RunId::UNSTORED {
+        return String::new();
+    }
     let store = store.file.as_ref();
     let store = store.map_or_else(String::new, |file| {
         format!(" --store {}", quoted(&file.to_string_lossy()))

@@ -1,14 +1,15 @@
 //! Shows the events of a run on standard error: remarks, and a progress bar, or without a terminal a line at
-//! the start and every ten seconds.
+//! the start, where an activity such as a download begins, and every ten seconds.
 
 use crate::{outcome, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trapline_environments::{Activity, Progress as GuestProgress};
-use trapline_model::{names, Clock, PlannedBoot};
+use trapline_model::{names, Clock, Config, PlannedBoot};
 use trapline_protocol::Window;
 use trapline_report::figures;
 use trapline_runner::{EventHandler, RunEvent};
@@ -19,10 +20,15 @@ pub struct Progress {
     bar: Arc<Mutex<ProgressBar>>,
     /// Expected time, as text behind the elapsed time.
     expected: OnceLock<String>,
+    /// Boots that run, with their lines. Several run at once on exact clocks; the first of them is shown.
+    running: Mutex<BTreeMap<BootKey, String>>,
     ticker: Option<Ticker>,
 }
 
-/// Thread that shows activities, and without a terminal the progress. Dropping it ends the thread.
+/// Replicate and configuration of a boot.
+type BootKey = (u32, Config);
+
+/// Thread that shows activities, and without a terminal the progress as lines. Dropping it ends the thread.
 struct Ticker {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -31,37 +37,22 @@ struct Ticker {
 /// Interval of lines without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Interval at which an activity is shown on a terminal.
-const ACTIVITY_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval at which activities are looked for.
+const INTERVAL: Duration = Duration::from_millis(500);
 
 impl Ticker {
-    /// Starts the thread. Without a terminal it shows activities, and other progress if `shows_all` is set.
-    fn start(bar: Arc<Mutex<ProgressBar>>, shows_all: bool) -> Self {
+    fn start(bar: Arc<Mutex<ProgressBar>>) -> Self {
         let (stop, stopped) = mpsc::channel();
-        let begin = Instant::now();
-        let interval = match terminal::is_watched() {
-            true => ACTIVITY_INTERVAL,
-            false => LINE_INTERVAL,
-        };
+        let mut lines = Lines::new();
         let thread = std::thread::Builder::new().spawn(move || {
-            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
-                match (Activity::current(), terminal::is_watched()) {
-                    (Some(activity), true) => {
-                        bar.set_message(terminal::printable(&activity).into_owned())
+                if !terminal::is_watched() {
+                    if lines.is_due(Activity::title()) {
+                        terminal::print_error(&line_of(&bar, lines.begin.elapsed()));
                     }
-                    (None, true) => {}
-                    (None, false) if !shows_all => {}
-                    (activity, false) => {
-                        let message = activity.unwrap_or_else(|| bar.message());
-                        let seconds = begin.elapsed().as_secs();
-                        let done = match bar.length() {
-                            Some(boots) => format!("{}/{boots} boots, ", bar.position()),
-                            None => String::new(),
-                        };
-                        let prefix = bar.prefix();
-                        terminal::print_error(&format!("{seconds}s{prefix}: {done}{message}"));
-                    }
+                } else if let Some(activity) = Activity::current() {
+                    bar.set_message(terminal::printable(&activity).into_owned());
                 }
             }
         });
@@ -70,6 +61,44 @@ impl Ticker {
             // Where no thread can be started, nothing is shown.
             thread: thread.ok(),
         }
+    }
+}
+
+/// Returns the progress as a line.
+fn line_of(bar: &ProgressBar, elapsed: Duration) -> String {
+    let message = Activity::current().unwrap_or_else(|| bar.message());
+    let done = match bar.length() {
+        Some(boots) => format!("{}/{boots} boots, ", bar.position()),
+        None => String::new(),
+    };
+    format!("{}s{}: {done}{message}", elapsed.as_secs(), bar.prefix())
+}
+
+/// Times of lines without a terminal: when an activity begins, and every ten seconds.
+struct Lines {
+    begin: Instant,
+    last: Instant,
+    activity: Option<String>,
+}
+
+impl Lines {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            begin: now,
+            last: now,
+            activity: None,
+        }
+    }
+
+    fn is_due(&mut self, activity: Option<String>) -> bool {
+        let is_new = activity.is_some() && activity != self.activity;
+        self.activity = activity;
+        let is_due = is_new || self.last.elapsed() >= LINE_INTERVAL;
+        if is_due {
+            self.last = Instant::now();
+        }
+        is_due
     }
 }
 
@@ -96,14 +125,15 @@ impl Progress {
             is_hidden: quiet,
             bar: Arc::new(Mutex::new(ProgressBar::hidden())),
             expected: OnceLock::new(),
+            running: Mutex::default(),
             ticker: None,
         }
     }
 
-    /// Shows activities such as downloads until the handler is dropped.
-    pub fn show_activities(&mut self) {
+    /// Shows progress and activities such as downloads until the handler is dropped.
+    pub fn watch(&mut self) {
         if !self.is_hidden {
-            self.ticker = Some(Ticker::start(Arc::clone(&self.bar), false));
+            self.ticker = Some(Ticker::start(Arc::clone(&self.bar)));
         }
     }
 
@@ -119,11 +149,33 @@ impl Progress {
             self.bar()
                 .set_message(terminal::printable(text).into_owned());
         }
-        self.ticker = Some(Ticker::start(Arc::clone(&self.bar), true));
+        self.watch();
     }
 
     fn bar(&self) -> MutexGuard<'_, ProgressBar> {
         self.bar.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows the line of a boot, if it is the first of those that run; without one, the boot is over.
+    fn show_boot(&self, boot: &PlannedBoot, line: Option<String>) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (boot.replicate, boot.config());
+        match line {
+            Some(line) => _ = running.insert(key, line),
+            None => _ = running.remove(&key),
+        }
+        if let Some(first) = running.values().next() {
+            self.bar().set_message(first.clone());
+        }
+    }
+
+    /// Counts a step as done. Until an earlier run of the request gives the expected time, the steps that are done do.
+    fn step_done(&self) {
+        let bar = self.bar();
+        bar.inc(1);
+        if self.expected.get().is_none() {
+            bar.set_prefix(expected(bar.elapsed(), bar.position(), bar.length()));
+        }
     }
 
     fn start(&self, bar: ProgressBar) {
@@ -157,9 +209,7 @@ impl EventHandler for Progress {
             _ if self.is_hidden => {}
             RunEvent::Expected(time) => {
                 // Of the first run, if a command has several.
-                let _ = self
-                    .expected
-                    .set(format!(" of ~{}s", time.as_secs().max(1)));
+                let _ = self.expected.set(of_seconds(time));
             }
             RunEvent::Started { boots } => self.started(boots),
             RunEvent::TaskStarted(task) => {
@@ -168,13 +218,13 @@ impl EventHandler for Progress {
                 let style = style.expect("the template is valid");
                 self.start(spinner.with_style(style).with_message(task.to_owned()));
             }
-            RunEvent::BootStarted(boot) => self.bar().set_message(line(boot, "starting")),
+            RunEvent::BootStarted(boot) => self.show_boot(boot, Some(line(boot, "starting"))),
             RunEvent::BootProgress(boot, progress) => {
                 let line = line(boot, &describe(boot, progress));
                 if matches!(progress, GuestProgress::Window(_)) {
                     self.bar().println(&line);
                 }
-                self.bar().set_message(line);
+                self.show_boot(boot, Some(line));
             }
             RunEvent::BuildStarted(environment, column) => {
                 self.bar().set_message(format!("{environment} {column}"));
@@ -184,9 +234,25 @@ impl EventHandler for Progress {
                 self.bar()
                     .set_message(terminal::printable(&line).into_owned());
             }
-            RunEvent::BootDone => self.bar().inc(1),
+            RunEvent::BootDone(boot) => {
+                self.step_done();
+                self.show_boot(boot, None);
+            }
+            RunEvent::StepDone => self.step_done(),
             RunEvent::Finished => self.bar().finish_and_clear(),
         }
+    }
+}
+
+fn of_seconds(time: Duration) -> String {
+    format!(" of ~{}s", time.as_secs().max(1))
+}
+
+/// Returns the expected time of all steps, which take as long as those that are done.
+fn expected(elapsed: Duration, done: u64, of: Option<u64>) -> String {
+    match of {
+        Some(of) if done > 0 && done < of => of_seconds(elapsed.mul_f64(of as f64 / done as f64)),
+        _ => String::new(),
     }
 }
 
@@ -215,5 +281,54 @@ fn describe_window(clock: Clock, window: &Window) -> String {
             time(late.p99),
             time(late.max)
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_expected_time_follows_from_the_steps_that_are_done() {
+        let after = |done| expected(Duration::from_secs(20), done, Some(8));
+        assert_eq!(after(0), "");
+        assert_eq!(after(2), " of ~80s");
+        assert_eq!(after(8), "");
+        assert_eq!(expected(Duration::from_secs(20), 1, None), "");
+    }
+
+    #[test]
+    fn a_new_activity_is_a_line_at_once() {
+        let mut lines = Lines::new();
+        let boots = || Some("boots a machine".to_owned());
+        assert!(!lines.is_due(None));
+        assert!(lines.is_due(boots()));
+        assert!(!lines.is_due(boots()));
+        assert!(!lines.is_due(None));
+        assert!(lines.is_due(boots()));
+        lines.last -= LINE_INTERVAL;
+        assert!(lines.is_due(boots()));
+    }
+
+    #[test]
+    fn the_first_boot_of_those_that_run_is_shown() {
+        let plan = trapline_model::expand(&trapline_model::Request {
+            configs: vec![trapline_model::EnvironmentId::SIM.into()],
+            ready: vec![trapline_model::EnvironmentId::SIM.into()],
+            operations: trapline_model::request::usual_operations(),
+            ..trapline_model::Request::default()
+        });
+        let [first, second] = plan.boots.as_slice() else {
+            panic!("two boots are planned");
+        };
+        let progress = Progress::new(false);
+        progress.handle(RunEvent::Started { boots: 2 });
+        for boot in [second, first] {
+            progress.handle(RunEvent::BootStarted(boot));
+        }
+        let message = || progress.bar().message();
+        assert_eq!(message(), "sim #1: starting");
+        progress.handle(RunEvent::BootDone(first));
+        assert_eq!(message(), "sim #2: starting");
     }
 }

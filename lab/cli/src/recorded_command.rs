@@ -7,7 +7,14 @@ use trapline_model::{irq, names};
 /// Returns the command of a run from its request.
 pub fn command(request: &str) -> String {
     let options = options(request);
-    let Some(workloads) = value(&options, "workload") else {
+    if let ("check", Some(baseline)) = (options[0].0, value(&options, "baseline")) {
+        return format!("trapline check --baseline {}", quoted(baseline));
+    }
+    let (is_baseline, options) = match options.as_slice() {
+        [("baseline", ""), options @ ..] => (true, options),
+        options => (false, options),
+    };
+    let Some(workloads) = value(options, "workload") else {
         let spaces = || request.split_whitespace().map(str::to_owned).collect();
         let words: Vec<String> = shlex::split(request).unwrap_or_else(spaces);
         let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
@@ -16,6 +23,7 @@ pub fn command(request: &str) -> String {
     let set = names::operations(workloads).unwrap_or(0);
     let is_all_of = |family: OpSet| set != 0 && set & !family == 0;
     let (name, rename): (_, Rename) = match () {
+        () if is_baseline => ("baseline", baseline_option),
         () if is_all_of(irq::operations()) => ("irq", irq_option),
         () if is_all_of(block::operations()) => ("block", block_option),
         () => ("run", run_option),
@@ -78,6 +86,11 @@ fn run_option(name: &str, value: &str) -> Option<String> {
         "policy",
     ];
     option(name, value).filter(|_| !OTHERS.contains(&name))
+}
+
+/// Boots and samples of baselines do not depend on a preset.
+fn baseline_option(name: &str, value: &str) -> Option<String> {
+    run_option(name, value).filter(|_| name != "preset")
 }
 
 fn irq_option(name: &str, value: &str) -> Option<String> {
@@ -189,6 +202,27 @@ mod tests {
                 assert_eq!(again.join(" "), command.trim_end());
             }
         }
+    }
+
+    #[test]
+    fn baselines_and_checks_have_their_own_commands() {
+        let of = |command: &str| {
+            let request = Request {
+                command: command.to_owned(),
+                ..request(names::operations("exits/port-out").unwrap())
+            };
+            super::command(&describe(&request))
+        };
+        assert_eq!(
+            of("check --baseline sim kvm.json"),
+            "trapline check --baseline 'sim kvm.json'"
+        );
+        let baseline = of("baseline");
+        assert!(
+            baseline.starts_with("trapline baseline --env host "),
+            "{baseline}"
+        );
+        assert!(!baseline.contains("--preset"), "{baseline}");
     }
 
     #[test]

@@ -1,17 +1,15 @@
 //! `trapline run`: measures a request or a plan file, stores the observations, and prints the reports of
 //! the stored run.
 
-use crate::args::{Format, RunArgs};
+use crate::args::{selected, Format, RunArgs};
 use crate::session::{open_store, Session};
-use crate::{kernel_build, net, outcome, plan};
-use trapline_abi::OpSet;
+use crate::{compare, kernel_build, net, outcome, plan};
 use trapline_model::file::Study;
-use trapline_model::request::usual_operations;
-use trapline_model::{names, Request};
+use trapline_model::Request;
 use trapline_report::Report;
 use trapline_runner::run::{default_configs, perform, perform_plan};
 use trapline_runner::{random_seed, BootOptions, Failure, Interrupt, Inventory, Resume, Status};
-use trapline_store::Run;
+use trapline_store::{Run, Store};
 
 /// Measures, stores and prints.
 ///
@@ -32,7 +30,7 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     session.warn_of_load(&request.configs, args.run_options.quiet);
     let options = BootOptions::default();
     let run = perform(&mut store, &request, &session.context(), &options)?;
-    finish(args, &run, &session.interrupt)
+    finish(args, &mut store, &run, &session.interrupt)
 }
 
 fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, Failure> {
@@ -77,12 +75,22 @@ fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, 
         ..BootOptions::default()
     };
     let run = perform_plan(&mut store, request, plan, &session.context(), &options)?;
-    finish(args, &run, &session.interrupt)
+    finish(args, &mut store, &run, &session.interrupt)
 }
 
-fn finish(args: &RunArgs, run: &Run, interrupt: &Interrupt) -> Result<Status, Failure> {
+fn finish(
+    args: &RunArgs,
+    store: &mut Store,
+    run: &Run,
+    interrupt: &Interrupt,
+) -> Result<Status, Failure> {
     let reports = outcome::reports(run);
-    outcome::print_run(run, &reports, &args.output, &args.run_options.store)?;
+    let output = &args.output;
+    let since = match output.is_brief() && run.info.boots > 0 {
+        true => compare::since(store, run)?,
+        false => None,
+    };
+    outcome::print_run(run, &reports, output, &args.run_options.store, since)?;
     Ok(status(run, &reports, interrupt))
 }
 
@@ -99,22 +107,6 @@ fn request(args: &RunArgs, inventory: &Inventory) -> Request {
         with_control: true,
         ..args.size_options.request()
     }
-}
-
-/// Returns the operations of these workloads and operations, or the default ones if there are none; and
-/// those that are named individually.
-pub fn selected(workloads: &[String]) -> (OpSet, OpSet) {
-    // The parser accepts known names only.
-    let union = |is_wanted: &dyn Fn(&str) -> bool| {
-        let names = workloads.iter().filter(|name| is_wanted(name));
-        let sets = names.filter_map(|name| names::operations(name).ok());
-        sets.fold(0, |all, set| all | set)
-    };
-    let operations = match workloads {
-        [] => usual_operations(),
-        _ => union(&|_| true),
-    };
-    (operations, union(&|name| name.contains('/')))
 }
 
 /// Prints the reports of a run and returns the status of the command.

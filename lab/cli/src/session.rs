@@ -63,7 +63,7 @@ impl Session {
         quiet: bool,
     ) -> Result<Self, Failure> {
         let mut progress = Progress::new(quiet);
-        progress.show_activities();
+        progress.watch();
         Ok(Self {
             inventory,
             interrupt: Interrupt::install()?,
@@ -149,11 +149,11 @@ impl EnvironmentOptions {
         if self.snapshots.fresh {
             settings.start = Start::Boot;
         }
-        if let Some(vmm) = &self.vmm {
+        if let Some(vmm) = &self.files.vmm {
             let program = vmm.program();
             program.map_err(|error| Failure::from(error).status(Status::Usage))?;
         }
-        settings.vmm = self.vmm.clone();
+        settings.vmm = self.files.vmm.clone();
         file_overrides::apply(settings, &overrides.files())
     }
 

@@ -26,22 +26,33 @@ pub fn show(args: &ShowArgs) -> Result<Status, Failure> {
         outcome::print_family(&family, args.output.format)?;
         return Ok(Status::Done);
     }
-    outcome::print_run(&run, &outcome::reports(&run), &args.output, &args.store)?;
+    outcome::print_run(
+        &run,
+        &outcome::reports(&run),
+        &args.output,
+        &args.store,
+        None,
+    )?;
     Ok(Status::Done)
 }
 
-/// Returns the run with this number, or the latest.
+/// Returns the run with this number, or the latest that has boots.
 ///
 /// # Errors
-/// The store has no run, or cannot be read.
+/// The store has no such run, or cannot be read.
 pub fn chosen(store: &mut Store, number: Option<u32>) -> Result<RunId, Failure> {
     if let Some(number) = number {
         return Ok(RunId(i64::from(number)));
     }
-    let latest = store.latest()?;
-    latest.map(|info| info.id).ok_or_else(|| {
-        let file = store.path().display();
-        Failure::new(format!("no run in {file}")).help("trapline run")
+    if let Some(latest) = store.latest()? {
+        return Ok(latest.id);
+    }
+    let runs = store.runs()?.len();
+    let file = store.path().display();
+    Err(match runs {
+        0 => Failure::new(format!("no run in {file}")).help("trapline run"),
+        _ => Failure::new(format!("no run in {file} has a boot"))
+            .help("trapline show --list, and --run N to show one of them"),
     })
 }
 

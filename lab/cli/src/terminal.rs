@@ -52,6 +52,14 @@ pub fn width() -> usize {
     columns.map_or(DEFAULT_WIDTH, |columns: usize| columns.clamp(40, 1000))
 }
 
+/// Returns the columns to which lines are cut: those of the terminal. Programs that read a pipe need whole names.
+pub fn cut_width() -> usize {
+    match io::stdout().is_terminal() {
+        true => width(),
+        false => usize::MAX,
+    }
+}
+
 /// Writes to standard output. A closed pipe (`trapline list | head`) is not an error.
 ///
 /// # Errors
@@ -97,6 +105,16 @@ pub fn print_styled(text: &str) -> Result<(), Failure> {
 /// Writes a line to standard error, without control characters ([`printable`]).
 pub fn print_error(line: &str) {
     anstream::eprintln!("{}", printable(line));
+}
+
+/// Prints a question to standard error and returns the line that is typed; an end of input or a signal is `n`.
+pub fn answer(question: &str) -> String {
+    anstream::eprint!("{question}");
+    let mut line = String::new();
+    match io::stdin().read_line(&mut line) {
+        Ok(length) if length > 0 => line,
+        _ => "n".to_owned(),
+    }
 }
 
 /// Begins the escape sequence of a colour (ECMA-48, SGR).

@@ -41,7 +41,7 @@ pub use boot::{boot, Booted};
 pub use environment::{Environment, Guest, Progress, SampleSink, Work};
 pub use kvm::ready_for_linux;
 pub use launch::{ClockOffset, FinishedLaunch};
-pub use linux_guest::{stock_kernel, Root};
+pub use linux_guest::{shell_root, stock_kernel, Root};
 pub use network::check_taps;
 pub use nova_conformance::{run_nova_conformance, Conformance};
 pub use observe::last_stage;

@@ -53,6 +53,12 @@ impl Activity {
         Self(number)
     }
 
+    /// Returns the text of the activity that began last, if there is one.
+    pub fn title() -> Option<String> {
+        let current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        current.last().map(|(_, entry)| entry.text.clone())
+    }
+
     /// Returns the activity that began last, if there is one. A download has its progress and remaining time.
     pub fn current() -> Option<String> {
         let current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,6 +126,7 @@ mod tests {
         let download = Activity::begin_download("downloading xen", directory.path(), 4_200_000);
         let current = || Activity::current().unwrap();
         assert_eq!(current(), "0.0/4.2 MB: downloading xen");
+        assert_eq!(Activity::title().as_deref(), Some("downloading xen"));
         std::fs::write(directory.path().join("xen.deb"), vec![0; 2_100_000]).unwrap();
         assert!(current().starts_with("2.1/4.2 MB, "), "{}", current());
         assert!(

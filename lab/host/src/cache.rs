@@ -50,11 +50,13 @@ pub enum Kind {
     Symbols,
     /// Downloaded debug symbols of programs.
     DebugSymbols,
+    /// Downloaded busybox.
+    Shell,
 }
 
 impl Kind {
     /// All kinds, with their names and directories, in their order.
-    const TABLE: [(Self, &'static str, &'static str); 8] = [
+    const TABLE: [(Self, &'static str, &'static str); 9] = [
         (Self::Kernel, "kernel", "kernels"),
         (Self::Xen, "xen", "xen"),
         (Self::RtTests, "rt-tests", "rt-tests"),
@@ -63,6 +65,7 @@ impl Kind {
         (Self::Snapshot, "snapshot", "snapshots"),
         (Self::Symbols, "symbols", "symbols"),
         (Self::DebugSymbols, "debug-symbols", "debug-symbols"),
+        (Self::Shell, "shell", "shell"),
     ];
 
     fn all() -> impl Iterator<Item = Self> {

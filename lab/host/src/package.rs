@@ -197,6 +197,15 @@ pub fn with_prefix(prefix: &str) -> Result<Vec<String>, Error> {
     Ok(names.lines().map(str::to_owned).collect())
 }
 
+/// Returns the dependencies of a package that the distribution has.
+///
+/// # Errors
+/// `apt-cache` cannot be run.
+pub fn dependencies_of(package: &str) -> Result<Vec<String>, Error> {
+    let mut known = by_package(&apt_cache(&["depends", "--important", package])?);
+    Ok(known.remove(package).unwrap_or_default())
+}
+
 /// Downloads packages into a directory.
 ///
 /// # Errors
@@ -207,18 +216,28 @@ pub fn download<'a>(
 ) -> Result<(), Error> {
     let mut arguments = vec!["-o", "APT::Sandbox::User=root", "download"];
     arguments.extend(packages);
-    let names = arguments[3..].join(" ");
     let size = size(&arguments[3..], directory)?;
-    let text = format!("downloading {names}");
+    let text = format!("downloading {}", described(&arguments[3..]));
     let _activity = Activity::begin_download(text, directory, size);
     run_checked("apt-get", &arguments, directory)
+}
+
+/// Most packages that are named.
+const MOST_NAMED: usize = 4;
+
+/// Returns the names of packages, or the number of many.
+fn described(packages: &[&str]) -> String {
+    match packages.len() {
+        0..=MOST_NAMED => packages.join(" "),
+        count => format!("{} and {} other packages", packages[0], count - 1),
+    }
 }
 
 /// Returns the bytes of packages to be downloaded; 0 if they are unknown.
 ///
 /// # Errors
 /// `apt-get` is not installed, or a stop was requested.
-fn size(packages: &[&str], directory: &Path) -> Result<u64, Error> {
+pub fn size(packages: &[&str], directory: &Path) -> Result<u64, Error> {
     let arguments = [&["--print-uris", "download"], packages].concat();
     let output = run("apt-get", &arguments, directory)?;
     Ok(sizes(&String::from_utf8_lossy(&output.stdout)).sum())
@@ -311,6 +330,12 @@ fn check_status(output: &Output, command: impl Fn() -> String) -> Result<(), Err
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_packages_are_counted() {
+        assert_eq!(described(&["gcc", "make"]), "gcc make");
+        assert_eq!(described(&["gcc"; 90]), "gcc and 89 other packages");
+    }
 
     #[test]
     fn dependencies_are_parsed_by_package() {

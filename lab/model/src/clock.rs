@@ -27,6 +27,15 @@ impl Clock {
         }
     }
 
+    /// A description for lists.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Wall => "wall: nanoseconds on this host",
+            Self::Insn => "insn: instructions on a simulated machine",
+            Self::InsnVmx => "insn-vmx: instructions on a simulated machine of Intel",
+        }
+    }
+
     /// Returns whether it counts instructions.
     pub const fn is_exact(self) -> bool {
         !matches!(self, Self::Wall)

@@ -27,6 +27,24 @@ pub enum Hint {
     All(Vec<String>),
 }
 
+impl Hint {
+    /// Returns the suggestion that is more similar to `name`; all names of both, if neither suggests one.
+    fn or_better(self, other: Self, name: &str) -> Self {
+        match (self, other) {
+            (Self::Nearest(one), Self::Nearest(other))
+                if similarity(name, &one) > similarity(name, &other) =>
+            {
+                Self::Nearest(one)
+            }
+            (_, Self::Nearest(nearest)) | (Self::Nearest(nearest), _) => Self::Nearest(nearest),
+            (Self::Known(mut all) | Self::All(mut all), Self::Known(more) | Self::All(more)) => {
+                all.extend(more);
+                Self::Known(all)
+            }
+        }
+    }
+}
+
 impl std::fmt::Display for Hint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -69,6 +87,35 @@ pub fn environment(name: &str) -> Result<EnvironmentId, UnknownName> {
             .collect()
     };
     EnvironmentId::from_name(name).ok_or_else(|| unknown("environment", name, known()))
+}
+
+/// What a name selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// An environment.
+    Environment(EnvironmentId),
+    /// The operations of a workload, or one.
+    Operations(OpSet),
+}
+
+/// Returns what the name of an environment, of a workload or of an operation selects.
+///
+/// # Errors
+/// The name is unknown.
+pub fn selection(name: &str) -> Result<Selection, UnknownName> {
+    let of_environment = match environment(name) {
+        Ok(id) => return Ok(Selection::Environment(id)),
+        Err(unknown) => unknown.hint,
+    };
+    let of_operation = match operations(name) {
+        Ok(set) => return Ok(Selection::Operations(set)),
+        Err(unknown) => unknown.hint,
+    };
+    Err(UnknownName {
+        kind: "environment, workload or operation",
+        name: name.to_owned(),
+        hint: of_environment.or_better(of_operation, name),
+    })
 }
 
 /// Returns the operations that the name of a workload selects: all but those that need a run of their own, which only
@@ -209,6 +256,24 @@ mod tests {
             "basic,system,stream,memory,exits,exits/doorbell,boot,irq,populate,block,files,net,ipc,smp"
         );
         assert_eq!(describe(0), "");
+    }
+
+    #[test]
+    fn a_name_selects_an_environment_or_operations() {
+        let environment = Selection::Environment(EnvironmentId::SIM_KVM);
+        assert_eq!(selection("sim/kvm"), Ok(environment));
+        let operations = Selection::Operations(Op::PortOut.bit());
+        assert_eq!(selection("exits/port-out"), Ok(operations));
+        for (name, nearest) in [
+            ("sim/kmv", "sim/kvm"),
+            ("basci", "basic"),
+            ("port-in", "exits/port-in"),
+        ] {
+            let hint = selection(name).unwrap_err().hint;
+            assert_eq!(hint, Hint::Nearest(nearest.to_owned()));
+        }
+        let hint = selection("zzzzz").unwrap_err().hint;
+        assert!(matches!(hint, Hint::Known(_)), "{hint:?}");
     }
 
     #[test]

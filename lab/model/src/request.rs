@@ -15,6 +15,8 @@ pub const EXACT_BOOTS: u32 = 2;
 /// A request for measurements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
+    /// Command with its own options, as `check --baseline FILE`; empty for those that measure only.
+    pub command: String,
     /// Configurations to measure. Order and repetition have no effect.
     pub configs: Vec<Config>,
     /// Configurations that can be measured on this host.
@@ -47,6 +49,7 @@ pub struct Request {
 impl Default for Request {
     fn default() -> Self {
         Self {
+            command: String::new(),
             configs: Vec::new(),
             ready: Vec::new(),
             operations: 0,

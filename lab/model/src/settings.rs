@@ -70,6 +70,12 @@ pub enum Options {
     Run,
     /// Every command that measures.
     Measuring,
+    /// Every command that measures but `explain`, whose environments name these settings.
+    Shares,
+    /// As [`Self::Measuring`], and `list`: whether an environment is available depends on these files.
+    Part,
+    /// As [`Self::Part`], and `floor`: files of the simulated machine.
+    Machine,
     /// Defined with the commands, because the option has more values than the setting.
     Own,
 }
@@ -367,7 +373,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "cap",
         column: "cap",
         value_type: ValueType::Number(1..=100),
-        options: Options::Measuring,
+        options: Options::Shares,
         supported_by: EnvironmentId::supports_cpu_shares,
         apply: |value, guest| guest.scheduling.cap = Some(value.number()),
         help: "Limit of a Xen domain's CPU time, in percent of a CPU",
@@ -377,7 +383,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "weight",
         column: "weight",
         value_type: ValueType::Number(1..=65_535),
-        options: Options::Measuring,
+        options: Options::Shares,
         supported_by: EnvironmentId::supports_cpu_shares,
         apply: |value, guest| guest.scheduling.weight = Some(value.number()),
         help: "Weight of a Xen domain under contention [default: 256]",
@@ -387,7 +393,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "image",
         column: "image",
         value_type: ValueType::File(FileOverride::Image),
-        options: Options::Measuring,
+        options: Options::Part,
         supported_by: |id| !id.has_processes(),
         help: "File of the unikernel",
         ..ROW
@@ -396,7 +402,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "agent",
         column: "agent",
         value_type: ValueType::File(FileOverride::Agent),
-        options: Options::Measuring,
+        options: Options::Part,
         supported_by: |id| id.has_processes() || id.has_machine_linux(),
         help: "File of the Linux program",
         ..ROW
@@ -414,7 +420,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "nova",
         column: "nova",
         value_type: ValueType::File(FileOverride::Nova),
-        options: Options::Measuring,
+        options: Options::Part,
         supported_by: EnvironmentId::is_nova,
         format: 14,
         help: "File of the NOVA hypervisor [default: TRAPLINE_NOVA, or nova/hypervisor in the cache]",
@@ -424,7 +430,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "qemu",
         column: "qemu",
         value_type: ValueType::File(FileOverride::Qemu),
-        options: Options::Measuring,
+        options: Options::Machine,
         supported_by: EnvironmentId::has_qemu,
         help: "File of QEMU",
         ..ROW
@@ -433,7 +439,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "kernel",
         column: "kernel",
         value_type: ValueType::File(FileOverride::Kernel),
-        options: Options::Measuring,
+        options: Options::Machine,
         supported_by: |id| id.has_machine_linux() || id.is_nova() && id.has_processes(),
         help: "Kernel of the simulated machine: a file, or a kernel package of the distribution or its version, downloaded once [default: its newest]",
         ..ROW
@@ -442,7 +448,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "modules",
         column: "modules",
         value_type: ValueType::File(FileOverride::Modules),
-        options: Options::Measuring,
+        options: Options::Machine,
         supported_by: |id| id.has_machine_linux() || id.is_nova() && id.has_processes(),
         help: "Directory of the kernel's modules [default: lib/modules/VERSION beside the kernel's file]",
         ..ROW

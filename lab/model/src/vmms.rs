@@ -122,6 +122,8 @@ struct Vmm {
     name: &'static str,
     /// `None` if a stored run has figures of it and nothing defines it.
     definition: Option<Definition>,
+    /// The definition is part of this program.
+    is_built_in: bool,
     environments: [Row; ENVIRONMENTS.len()],
 }
 
@@ -145,6 +147,18 @@ pub fn definition(name: &str) -> Option<Definition> {
         let vmm = all.iter().find(|vmm| vmm.name == name)?;
         vmm.definition.clone()
     })
+}
+
+/// Marks all definitions so far as part of this program: their environments are measured only if asked for. Definitions of the
+/// same names replace them, and have no mark.
+pub fn mark_built_in() {
+    let mut all = VMMS.write().unwrap_or_else(PoisonError::into_inner);
+    all.iter_mut().for_each(|vmm| vmm.is_built_in = true);
+}
+
+/// Returns whether the definition of a VMM is part of this program.
+pub fn is_built_in(name: &str) -> bool {
+    with_vmms(|all| all.iter().any(|vmm| vmm.name == name && vmm.is_built_in))
 }
 
 /// Returns the position of a VMM among those defined.
@@ -172,7 +186,10 @@ pub(crate) fn add(name: &str, definition: Option<&Definition>) -> Result<(), Inv
     }
     let mut all = VMMS.write().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = all.iter_mut().find(|vmm| vmm.name == name) {
-        known.definition = definition.cloned().or(known.definition.take());
+        if definition.is_some() {
+            known.definition = definition.cloned();
+            known.is_built_in = false;
+        }
         return Ok(());
     }
     if all.len() == MAX_VMMS {
@@ -195,6 +212,7 @@ pub(crate) fn add(name: &str, definition: Option<&Definition>) -> Result<(), Inv
     all.push(Vmm {
         name,
         definition: definition.cloned(),
+        is_built_in: false,
         environments: ENVIRONMENTS.map(row),
     });
     Ok(())

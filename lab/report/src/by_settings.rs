@@ -4,6 +4,7 @@ use crate::brief;
 use crate::builder::reasons;
 use crate::document::{Document, Look, Marker, Section, Table};
 use crate::figures::clock_name;
+use crate::findings;
 use crate::notes::{self, Notes};
 use crate::report::Report;
 use crate::table;
@@ -100,7 +101,10 @@ pub fn document(reports: &[Report]) -> Option<Document> {
         overrides: Overrides::default(),
         ..reports[0].clone()
     };
-    let mut sections = vec![brief::conditions(&common, &cells)];
+    let mut sections = vec![
+        brief::conditions(&common, &cells),
+        findings::of_settings(reports),
+    ];
     sections.extend(tables);
     sections.extend(failures(reports));
     sections.extend(skips(reports));

@@ -8,7 +8,7 @@ use trapline_abi::{block, Direction, Op, OpSet, Unit, Workload};
 use trapline_model::file;
 use trapline_model::{irq, names, populate, Clock, EnvironmentId};
 use trapline_stats::order::Interval;
-use trapline_stats::{value, Cell, Figure, Idle, Value};
+use trapline_stats::{value, Cell, Figure, Flag, Idle, Value};
 
 /// Largest ratio that counts as no cost.
 const AS_GOOD: f64 = 1.1;
@@ -355,7 +355,10 @@ pub fn ratio(cell: &Cell, figure: &Figure) -> Span {
         Direction::Less => ratio.estimate,
         Direction::More => 1.0 / ratio.estimate,
     };
+    let is_other = |flag: &Flag| matches!(flag, Flag::OtherMechanism(_));
     let look = match cost {
+        // A function call is not a good system call.
+        _ if figure.flags.iter().any(is_other) => Look::Plain,
         cost if cost <= AS_GOOD => Look::Good,
         cost if cost <= DEAR => Look::Middling,
         _ => Look::Bad,
@@ -367,6 +370,21 @@ pub fn ratio(cell: &Cell, figure: &Figure) -> Span {
 mod tests {
     use super::*;
     use crate::fixture::{figure, measured};
+
+    #[test]
+    fn a_ratio_of_two_mechanisms_is_neither_good_nor_bad() {
+        let look = |flags: Vec<Flag>| {
+            let figure = Figure {
+                flags,
+                ..crate::fixture::figure_with_ratio(1.0, 0.001)
+            };
+            let cell = measured(EnvironmentId::SIM_KVM, Op::Getpid, figure.clone());
+            ratio(&cell, &figure).look
+        };
+        assert_eq!(look(vec![]), Look::Good);
+        let call = Flag::OtherMechanism("a function call is not a system call");
+        assert_eq!(look(vec![call]), Look::Plain);
+    }
 
     #[test]
     fn idle_work_stands_below_a_figure_in_the_units_of_its_clock() {

@@ -48,7 +48,7 @@ impl Execution<'_> {
         }
         self.context.events.handle(RunEvent::BootStarted(boot));
         let booted = self.boot_entry(entry, &image, boot);
-        self.context.events.handle(RunEvent::BootDone);
+        self.context.events.handle(RunEvent::BootDone(boot));
         match booted {
             Ok(booted) => BootResult::from(booted),
             Err(EnvError::Stopped) => BootResult::Cancelled,

@@ -57,7 +57,7 @@ impl Execution<'_> {
                 break;
             }
             if given_up.contains(&boot.config()) {
-                self.context.events.handle(RunEvent::BootDone);
+                self.context.events.handle(RunEvent::BootDone(boot));
                 continue;
             }
             let result = self.boot(boot);

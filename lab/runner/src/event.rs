@@ -26,8 +26,10 @@ pub enum RunEvent<'a> {
     TrialStarted(&'a PlannedTrial),
     /// A single task of unknown length starts.
     TaskStarted(&'a str),
-    /// A boot or build is over.
-    BootDone,
+    /// A boot is over.
+    BootDone(&'a PlannedBoot),
+    /// A build or a trial is over.
+    StepDone,
     /// The run or the task is over.
     Finished,
     /// A remark for the user.

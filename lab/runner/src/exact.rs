@@ -9,7 +9,7 @@ use crate::profiles::Profiler;
 use crate::run;
 use trapline_abi::OpSet;
 use trapline_gate::{baseline, Baseline, Comparison, Verdict};
-use trapline_model::{names, Clock, EnvironmentId, EXACT_BOOTS};
+use trapline_model::{names, Clock, EnvironmentId, Request, EXACT_BOOTS};
 use trapline_stats::{FailureKind, Summary, Value};
 use trapline_store::{Run, Store};
 
@@ -38,13 +38,14 @@ pub fn require_exact(environments: &[EnvironmentId]) -> Result<(), Failure> {
     ))
 }
 
-/// Measures `operations` in `environments`, completely.
+/// Measures `operations` in `environments`, completely, for `command` ([`Request::command`]).
 ///
 /// # Errors
 /// An environment cannot be measured ([`Status::Unmeasured`]), the store cannot be written, or the run
 /// is cancelled.
 pub fn measure(
     store: &mut Store,
+    command: &str,
     environments: &[EnvironmentId],
     operations: OpSet,
     counters: Option<&Counters>,
@@ -60,7 +61,10 @@ pub fn measure(
         ..BootOptions::default()
     };
     let configs = run::default_configs(environments);
-    let request = run::exact_request(&configs, operations, context.inventory);
+    let request = Request {
+        command: command.to_owned(),
+        ..run::exact_request(&configs, operations, context.inventory)
+    };
     let run = run::perform(store, &request, context, &options)?;
     context.interrupt.check()?;
     match run.skips.first() {

@@ -10,7 +10,7 @@ use trapline_environments::{EnvError, Environment, GuestImage, Settings};
 use trapline_model::layers::Guest;
 use trapline_model::request::usual_operations;
 use trapline_model::{
-    expand, Config, EnvironmentId, FileOverride, GuestConfig, Overrides, Request, Sched,
+    expand, vmms, Config, EnvironmentId, FileOverride, GuestConfig, Overrides, Request, Sched,
     Scheduling, Unavailable,
 };
 
@@ -174,31 +174,35 @@ impl Inventory {
             .map(|error| Unavailable::from(error).to_string())
     }
 
-    /// Passes all environments in table order to `show`. Checks them in parallel, and passes each as soon as it
-    /// and those before it are checked.
+    /// Passes the environments that are wanted in table order to `show`. Checks them in parallel, and passes each as soon
+    /// as it and those before it are checked.
     ///
     /// # Errors
     /// `show` fails.
     pub fn try_for_each<E>(
         &self,
+        is_wanted: impl Fn(EnvironmentId) -> bool,
         mut show: impl FnMut(&EnvironmentEntry) -> Result<(), E>,
     ) -> Result<(), E> {
+        let wanted = || self.entries.iter().filter(|entry| is_wanted(entry.id));
         thread::scope(|scope| {
-            for entry in &self.entries {
+            for entry in wanted() {
                 // Without a thread it is checked below.
                 let _ =
                     thread::Builder::new().spawn_scoped(scope, || entry.unavailable().is_some());
             }
-            self.entries.iter().try_for_each(|entry| {
+            wanted().try_for_each(|entry| {
                 entry.unavailable();
                 show(entry)
             })
         })
     }
 
-    /// Returns whether an environment is measured by default: a usual one, or a custom one if its VMM is configured.
+    /// Returns whether an environment is measured by default: a usual one, or a custom one if the user has configured its
+    /// VMM.
     pub fn is_default(&self, id: EnvironmentId) -> bool {
-        let is_defined = |name| self.settings.custom_vmm(name, Guest::Image).is_ok();
+        let is_defined =
+            |name| !vmms::is_built_in(name) && self.settings.custom_vmm(name, Guest::Image).is_ok();
         id.is_default() || !id.is_linux_guest() && id.custom_vmm().is_some_and(is_defined)
     }
 

@@ -145,7 +145,7 @@ impl Builder<'_> {
                 self.hopeless.extend(hopeless(&build));
                 store(&build)?;
             }
-            self.context.events.handle(RunEvent::BootDone);
+            self.context.events.handle(RunEvent::StepDone);
         }
         Ok(())
     }

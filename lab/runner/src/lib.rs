@@ -30,7 +30,7 @@ pub mod request_text;
 mod resume;
 pub mod run;
 mod run_owner;
-pub use run_owner::is_running;
+pub use run_owner::is_running_elsewhere;
 mod seed;
 mod sink;
 mod source_lines;

@@ -52,7 +52,7 @@ pub fn perform(
         let path = paths.iter().find(|path| path.name == planned.path);
         context.events.handle(RunEvent::TrialStarted(&planned));
         let done = path.map_or(Ok(()), |path| tester.test(path, planned));
-        context.events.handle(RunEvent::BootDone);
+        context.events.handle(RunEvent::StepDone);
         done
     });
     context.events.handle(RunEvent::Finished);

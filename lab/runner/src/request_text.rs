@@ -59,8 +59,12 @@ impl RecordedRequest {
 pub fn describe(request: &Request) -> String {
     let configs = request.configs.iter().map(Config::to_string);
     let environments: Vec<_> = configs.collect();
+    let command = match request.command.as_str() {
+        "" => String::new(),
+        command => format!("{command} "),
+    };
     let mut words = format!(
-        "--env {} --workload {} --preset {}",
+        "{command}--env {} --workload {} --preset {}",
         environments.join(","),
         names::describe(request.operations),
         request.preset.name(),
@@ -107,8 +111,28 @@ pub fn operations(words: &str) -> OpSet {
     selected.unwrap_or_else(request::known_operations)
 }
 
+/// Returns a recorded request without its seed, which a run without one draws.
+pub fn without_seed(words: &str) -> String {
+    let mut words = words.split(' ');
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        match word {
+            "--seed" => _ = words.next(),
+            word => kept.push(word),
+        }
+    }
+    kept.join(" ")
+}
+
 /// Options of a request that its figures do not depend on.
-const NOT_MEASURED: [&str; 5] = ["env", "workload", "seed", "boots", "exact-boots"];
+const NOT_MEASURED: [&str; 6] = [
+    "env",
+    "workload",
+    "seed",
+    "boots",
+    "exact-boots",
+    "baseline",
+];
 
 /// Returns the settings of a run that its figures depend on. The store has the preset and the
 /// settings of the machine only in the words of [`describe`]; those of workload irq are read
@@ -173,6 +197,7 @@ mod tests {
             irq: Default::default(),
             block: Default::default(),
             without_taps: None,
+            command: String::new(),
         };
         let words = describe(&request);
         let expected =
@@ -180,6 +205,14 @@ mod tests {
              --exact-boots 1 --cpus 2 --cap 25";
         assert_eq!(words, expected);
         assert_eq!(operations(&words), request.operations);
+        let check = Request {
+            command: "check --baseline a.json".to_owned(),
+            ..request.clone()
+        };
+        let text = describe(&check);
+        assert_eq!(text, format!("check --baseline a.json {words}"));
+        assert_eq!(operations(&text), request.operations);
+        assert_eq!(comparable(&stored(&check)), comparable(&stored(&request)));
         assert_eq!(
             operations("of a later version"),
             request::known_operations()

@@ -6,7 +6,7 @@
 
 use crate::context::RunContext;
 use crate::failure::Failure;
-use crate::request_text::{RecordedRequest, PARTS};
+use crate::request_text::{without_seed, RecordedRequest, PARTS};
 use crate::run_owner;
 use std::collections::BTreeMap;
 use trapline_store::{RunId, RunInfo, Store};
@@ -81,18 +81,6 @@ pub(crate) fn unfinished(
         seed: run.seed,
     };
     Ok(taken.then_some(run))
-}
-
-/// Returns the text of a request without its seed.
-fn without_seed(request: &str) -> String {
-    const NAME: &str = " --seed ";
-    match request.split_once(NAME) {
-        Some((before, after)) => {
-            let after = after.find(' ').map_or("", |end| &after[end..]);
-            format!("{before}{after}")
-        }
-        None => request.to_owned(),
-    }
 }
 
 /// Returns whether no running process owns the run.

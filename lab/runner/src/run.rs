@@ -6,14 +6,15 @@ use crate::event::RunEvent;
 use crate::failure::Failure;
 use crate::inventory::Inventory;
 use crate::options::BootOptions;
-use crate::request_text::RecordedRequest;
+use crate::request_text::{self, RecordedRequest};
 use crate::resume::{self, Resume};
 use crate::run_owner;
 use crate::sink::StoreSink;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
 use trapline_abi::{block, OpSet};
 use trapline_environments::disk;
-use trapline_model::{expand, irq, populate, Config, EnvironmentId, Request};
+use trapline_model::{expand, irq, populate, Config, EnvironmentId, Plan, Request};
 use trapline_store::{NewRun, Run, RunId, RunInfo, Store};
 
 /// Returns a request for exact figures. They do not depend on the seed, and further boots or samples
@@ -39,7 +40,7 @@ pub fn default_configs(environments: &[EnvironmentId]) -> Vec<Config> {
 }
 
 /// Executes `request` and stores its observations. Returns the stored run, complete or up to its
-/// cancellation.
+/// cancellation. A run without boots is not stored: it has only the reasons why nothing can be measured.
 ///
 /// # Errors
 /// The store cannot be written or read.
@@ -49,8 +50,42 @@ pub fn perform(
     context: &RunContext<'_>,
     options: &BootOptions<'_>,
 ) -> Result<Run, Failure> {
+    let plan = expand(request);
+    if plan.boots.is_empty() {
+        return Ok(without_boots(request, &plan, None, context));
+    }
     let number = begin(store, request, None, context)?;
     continue_run(store, number, request, context, options)
+}
+
+/// Returns a run of which nothing can be measured, with the reasons.
+fn without_boots(
+    request: &Request,
+    plan: &Plan,
+    plan_text: Option<&str>,
+    context: &RunContext<'_>,
+) -> Run {
+    let recorded = record(request, context);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.unwrap_or_default().as_millis() as u64;
+    Run {
+        info: RunInfo {
+            id: RunId::UNSTORED,
+            started_at: now,
+            finished_at: Some(now),
+            seed: request.seed,
+            request: recorded.text,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            facts: facts(recorded.facts, context),
+            boots: 0,
+            owner: None,
+            plan: plan_text.map(str::to_owned),
+        },
+        observations: Vec::new(),
+        skips: skips(plan, context.inventory),
+        builds: Vec::new(),
+        trials: Vec::new(),
+    }
 }
 
 /// Executes the request of a plan file with this text, or resumes the latest unfinished run of it.
@@ -65,6 +100,10 @@ pub fn perform_plan(
     options: &BootOptions<'_>,
 ) -> Result<Run, Failure> {
     let (text, resume) = plan;
+    let expanded = expand(&request);
+    if expanded.boots.is_empty() {
+        return Ok(without_boots(&request, &expanded, Some(text), context));
+    }
     let recorded = RecordedRequest::of(&request, context);
     let number = match resume::unfinished(store, &recorded, resume, context)? {
         Some(run) => {
@@ -102,8 +141,11 @@ pub fn continue_run(
 /// Returns the time that the last finished run of the same request took.
 fn expected(runs: &[RunInfo], number: RunId) -> Option<Duration> {
     let this = runs.iter().find(|run| run.id == number)?;
+    let request = request_text::without_seed(&this.request);
     let mut earlier = runs.iter().rev().filter(|run| run.id < number);
-    let same = earlier.find(|run| run.request == this.request && run.finished_at.is_some())?;
+    let same = earlier.find(|run| {
+        run.finished_at.is_some() && request_text::without_seed(&run.request) == request
+    })?;
     let milliseconds = same.finished_at?.saturating_sub(same.started_at);
     Some(Duration::from_millis(milliseconds))
 }
@@ -118,7 +160,16 @@ pub fn begin(
     plan_text: Option<&str>,
     context: &RunContext<'_>,
 ) -> Result<RunId, Failure> {
-    let (plan, inventory) = (expand(request), context.inventory);
+    let recorded = record(request, context);
+    let number = create(store, request.seed, recorded, plan_text, context)?;
+    for (config, reason) in skips(&expand(request), context.inventory) {
+        store.add_skip(number, &config, &reason)?;
+    }
+    Ok(number)
+}
+
+/// Records a request with the facts of its conditions.
+fn record(request: &Request, context: &RunContext<'_>) -> RecordedRequest {
     let mut recorded = RecordedRequest::of(request, context);
     if request.operations & irq::operations() != 0 {
         recorded.facts.extend(request.irq.facts());
@@ -127,20 +178,26 @@ pub fn begin(
         let (mib, _) = request.block.largest(&request.configs);
         // Other disks are in the memory of a simulated machine.
         let on_host = request.uses_seed();
-        recorded
-            .facts
-            .extend(disk::facts(inventory.settings(), mib, on_host));
+        let settings = context.inventory.settings();
+        recorded.facts.extend(disk::facts(settings, mib, on_host));
     }
-    let number = create(store, request.seed, recorded, plan_text, context)?;
-    for config in &plan.left_out {
-        if let Some(unavailable) = inventory.unavailable_config(config) {
-            store.add_skip(number, config, &unavailable.to_string())?;
-        }
-    }
-    for (config, reason) in &plan.without_work {
-        store.add_skip(number, config, reason)?;
-    }
-    Ok(number)
+    recorded
+}
+
+/// Returns the configs that are skipped, with their reasons.
+fn skips(plan: &Plan, inventory: &Inventory) -> Vec<(Config, String)> {
+    let left_out = plan.left_out.iter().filter_map(|config| {
+        let unavailable = inventory.unavailable_config(config)?;
+        Some((config.clone(), unavailable.to_string()))
+    });
+    left_out.chain(plan.without_work.iter().cloned()).collect()
+}
+
+/// Returns the facts of a run: those of the user, and others.
+fn facts(recorded: BTreeMap<String, String>, context: &RunContext<'_>) -> BTreeMap<String, String> {
+    let mut facts = context.user_facts.clone();
+    facts.extend(recorded);
+    facts
 }
 
 /// Creates a run in the store, owned by this process.
@@ -154,13 +211,11 @@ pub(crate) fn create(
     plan: Option<&str>,
     context: &RunContext<'_>,
 ) -> Result<RunId, Failure> {
-    let mut facts = context.user_facts.clone();
-    facts.extend(recorded.facts);
     let run = NewRun {
         seed,
         request: &recorded.text,
         version: env!("CARGO_PKG_VERSION"),
-        facts,
+        facts: facts(recorded.facts, context),
         owner: Some(&run_owner::current()),
         plan,
     };
@@ -185,7 +240,6 @@ pub(crate) fn finish(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     fn run(id: i64, request: &str, milliseconds: Option<u64>) -> RunInfo {
         RunInfo {
@@ -206,7 +260,7 @@ mod tests {
     fn the_last_finished_run_of_the_same_request_gives_the_expected_time() {
         let runs = [
             run(1, "a", Some(50)),
-            run(2, "a", Some(70)),
+            run(2, "a --seed 7", Some(70)),
             run(3, "a", None),
             run(4, "b", Some(90)),
             run(5, "a", None),

@@ -15,6 +15,11 @@ pub fn is_running(owner: &str) -> bool {
     pid.and_then(identity).as_deref() == Some(owner)
 }
 
+/// Returns whether another process with this identity still runs.
+pub fn is_running_elsewhere(owner: &str) -> bool {
+    is_running(owner) && owner != current()
+}
+
 fn identity(pid: u32) -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -31,10 +36,10 @@ mod tests {
 
     #[test]
     fn a_process_is_running_until_it_is_reaped() {
-        assert!(is_running(&current()));
+        assert!(is_running(&current()) && !is_running_elsewhere(&current()));
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let owner = identity(child.id()).unwrap();
-        assert!(is_running(&owner));
+        assert!(is_running(&owner) && is_running_elsewhere(&owner));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!is_running(&owner));

@@ -147,19 +147,51 @@ fn named_in_cache(cache: &Path, name: &str, maker: Maker) -> Option<PathBuf> {
     })
 }
 
-/// Returns the package of a name or version.
+/// Returns the package of a name or version: for `6.12` that of the newest 6.12, on which a metapackage depends.
 ///
 /// # Errors
 /// The distribution has none.
 fn known_package(name: &str) -> Result<String, Error> {
     let known = package::with_prefix(PREFIX)?;
-    let found = candidates(name).find(|package| known.contains(package));
-    found.ok_or_else(|| {
-        Error::missing(
+    let Some(found) = candidates(name).find(|package| known.contains(package)) else {
+        return Err(Error::missing(
             format!("--kernel {name}: neither a file nor a kernel package of this distribution"),
-            "sudo apt-get update; apt-cache pkgnames linux-image- lists the packages",
-        )
-    })
+            versions(name, &known),
+        ));
+    };
+    let newest = concrete_image(&package::dependencies_of(&found)?);
+    Ok(newest.unwrap_or(found))
+}
+
+/// Most versions that a remedy names.
+const MOST_NAMED: usize = 6;
+
+/// Returns a remedy that names the newest versions that begin like `name`, or else the newest of all.
+fn versions(name: &str, known: &[String]) -> String {
+    let versions = known.iter().filter_map(|package| {
+        let version = package.strip_prefix(PREFIX)?;
+        let suffixes = FORMS.iter().filter(|(_, behind)| !behind.is_empty());
+        let stem = suffixes
+            .into_iter()
+            .find_map(|(_, behind)| version.strip_suffix(behind))?;
+        let starts_well = stem.starts_with(|first: char| first.is_ascii_digit());
+        (starts_well && !stem.ends_with("-rt")).then_some(stem)
+    });
+    let mut all: Vec<&str> = versions.collect();
+    alphanumeric_sort::sort_str_slice_rev(&mut all);
+    all.dedup();
+    let start = name.split(['-', '+']).next().unwrap_or(name);
+    let alike: Vec<&str> = all
+        .iter()
+        .copied()
+        .filter(|it| it.starts_with(start))
+        .collect();
+    let mut chosen = if alike.is_empty() { all } else { alike };
+    chosen.truncate(MOST_NAMED);
+    match chosen.is_empty() {
+        true => "sudo apt-get update".to_owned(),
+        false => format!("choose from {}, or sudo apt-get update", chosen.join(", ")),
+    }
 }
 
 /// Returns the kernel of a package or version from the cache, downloading it if needed.
@@ -167,10 +199,14 @@ fn known_package(name: &str) -> Result<String, Error> {
 /// # Errors
 /// It is not in the cache and cannot be downloaded.
 fn named(cache: &Path, name: &str, maker: Maker) -> Result<Kernel, Error> {
-    let directory = match named_in_cache(cache, name, maker) {
+    if let Some(directory) = named_in_cache(cache, name, maker) {
+        return read(&directory, maker);
+    }
+    let package = known_package(name)?;
+    let directory = match named_in_cache(cache, &package, maker) {
         Some(directory) => directory,
         None => {
-            let directory = download(cache, &with_modules(known_package(name)?)?, maker)?;
+            let directory = download(cache, &with_modules(package)?, maker)?;
             let mark = directory.join(NAMED);
             fs::write(&mark, name).map_err(Error::file(&mark))?;
             directory
@@ -351,6 +387,33 @@ mod tests {
         let ubuntu = image(&["linux-base", "linux-image-6.8.0-31-generic"]);
         assert_eq!(ubuntu.as_deref(), Some("linux-image-6.8.0-31-generic"));
         assert_eq!(image(&[]), None);
+    }
+
+    #[test]
+    fn versions_of_the_distribution_are_suggested() {
+        let known = [
+            "linux-image-6.12.117+deb12-cloud-amd64",
+            "linux-image-6.12.117+deb12-amd64",
+            "linux-image-6.12.99+deb12-cloud-amd64",
+            "linux-image-6.1.0-56-cloud-amd64",
+            "linux-image-6.1.0-56-rt-amd64",
+            "linux-image-6.1.0-56-amd64-dbg",
+            "linux-image-amd64",
+        ];
+        let known = known.map(str::to_owned);
+        for (name, expected) in [
+            (
+                "6.12-x",
+                "choose from 6.12.117+deb12, 6.12.99+deb12, or sudo apt-get update",
+            ),
+            (
+                "7.1",
+                "choose from 6.12.117+deb12, 6.12.99+deb12, 6.1.0-56, or sudo apt-get update",
+            ),
+        ] {
+            assert_eq!(versions(name, &known), expected);
+        }
+        assert_eq!(versions("7.1", &[]), "sudo apt-get update");
     }
 
     #[test]

@@ -19,7 +19,9 @@ use std::fs::File;
 use std::sync::Arc;
 use trapline_abi::platform::JOB_FILE;
 use trapline_host::process::Command;
-use trapline_host::{hexadecimal, memory_file, sha256_of_file, Error, Facts, Limits, Part};
+use trapline_host::{
+    hexadecimal, memory_file, sha256_of_file, Activity, Error, Facts, Limits, Part,
+};
 
 /// Memory besides that of guests, in MiB.
 pub const OWN_MEMORY_MIB: u32 = 1024;
@@ -152,11 +154,14 @@ impl SimMachine {
         job: &Script,
         limits: &Limits,
     ) -> Result<ReadyMachine, Error> {
+        let activity =
+            Activity::begin("boots this machine once, about 40 s; later runs restore it");
         let mut booted = self.boot(job, limits, None)?;
         let kept = snapshots
             .draft(key)
             .and_then(|draft| booted.save(snapshots, draft, limits));
         drop(turn);
+        drop(activity);
         let plugin = self.settings.plugin.as_ref();
         let is_wanted = plugin.is_none() && !self.random_state;
         match (kept, is_wanted) {

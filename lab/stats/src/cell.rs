@@ -273,7 +273,8 @@ fn flags(
     let unproved = cell.clock.is_exact() && boots.len() < 2;
     [
         below_resolution(cell, estimate, boots),
-        clocks_disagree(boots),
+        // A process of the host has the host's clock.
+        clocks_disagree(boots).filter(|_| cell.environment != EnvironmentId::HOST),
         unproved.then_some(Flag::Unproved),
         host_noise(all),
         boots_lost(boots, all),

@@ -56,6 +56,11 @@ pub struct Store {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunId(pub i64);
 
+impl RunId {
+    /// A run that is in no store.
+    pub const UNSTORED: Self = Self(0);
+}
+
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -286,12 +291,13 @@ impl Store {
         self.attempt(|connection| read::runs(connection))
     }
 
-    /// Returns the run that began last.
+    /// Returns the run that began last, of those with boots.
     ///
     /// # Errors
     /// See [`Problem`].
     pub fn latest(&mut self) -> Result<Option<RunInfo>, StoreError> {
-        Ok(self.runs()?.pop())
+        let mut runs = self.runs()?.into_iter();
+        Ok(runs.rfind(|run| run.boots > 0))
     }
 
     /// Returns a run with its observations.

@@ -216,11 +216,16 @@ fn runs_are_separate_and_the_latest_is_found() {
     store.finish_run(second).unwrap();
     let latest = store.latest().unwrap().unwrap();
     assert_eq!((latest.id, latest.boots), (second, 1));
+    // Nothing was measured: neither in a run that was cancelled nor in one whose environments failed to start.
+    let empty = store.begin_run(&NewRun::default()).unwrap();
+    store.finish_run(empty).unwrap();
+    store.begin_run(&NewRun::default()).unwrap();
+    assert_eq!(store.latest().unwrap().unwrap().id, second);
     assert!(latest.finished_at >= Some(latest.started_at));
     assert_eq!(
         store.load(first).unwrap().observations,
         [common::full_boot(1)]
     );
-    assert_eq!(store.runs().unwrap().len(), 2);
+    assert_eq!(store.runs().unwrap().len(), 4);
     assert_eq!(store.runs().unwrap()[0].facts, BTreeMap::new());
 }

@@ -144,6 +144,8 @@ fn foreign_files_are_neither_listed_nor_removed() {
     fs::write(&theirs, "Dear cache").expect("path is unused");
     let listed = cached.run(&["cache", "list"]);
     assert!(!listed.stdout.contains("letter"), "{listed:?}");
+    // Names are whole in a pipe.
+    assert!(listed.stdout.contains(&"0a".repeat(32)), "{listed:?}");
     let pruned = cached.run(&["cache", "prune", "--all"]);
     assert_eq!(pruned.stdout, "removed 1 entry, 5 B\n");
     assert!(!ours.exists() && theirs.exists());

@@ -13,6 +13,7 @@ fn mistyped_name_suggests_the_nearest() {
         (&["run", "--workload", "port-in"], "error: unknown value 'port-in' for '--workload <W,W/OP>'\n  help: did you mean 'exits/port-in'?\n"),
         (&["run", "--preset", "quik"], "error: unknown value 'quik' for '--preset <PRESET>'\n  help: did you mean 'quick'?\n"),
         (&["run", "--boot", "2"], "error: unknown argument '--boot'\n  help: did you mean '--boots'?\n"),
+        (&["list", "sim/kmv"], "error: unknown value 'sim/kmv' for '[NAME]...'\n  help: did you mean 'sim/kvm'?\n"),
         (&["dcotor"], "error: unknown command 'dcotor'\n  help: did you mean 'doctor'?\n"),
     ] {
         let result = place.run(words);
@@ -75,7 +76,9 @@ fn piped_text_is_plain_and_fits_80_columns() {
     for words in [
         &["doctor"][..],
         &["list"],
+        &["list", "--all"],
         &["--help"],
+        &["run", "-h"],
         &["run", "--help"],
         &["show", "--help"],
         &["report", "--help"],
@@ -142,7 +145,9 @@ fn list_has_every_environment_with_its_reason() {
         .iter()
         .filter_map(|e| e["name"].as_str())
         .collect();
-    assert_eq!(names, EnvironmentId::BUILT_IN.map(EnvironmentId::name));
+    let (table, vmms) = names.split_at(EnvironmentId::BUILT_IN.len());
+    assert_eq!(table, EnvironmentId::BUILT_IN.map(EnvironmentId::name));
+    assert!(vmms.contains(&"sim/firecracker"), "{vmms:?}");
     for environment in environments {
         let ready = environment["ready"].as_bool().expect("boolean");
         assert_eq!(ready, environment["reason"].is_null(), "{environment}");
@@ -158,6 +163,36 @@ fn list_has_every_environment_with_its_reason() {
         .map(|workload| workload["operations"].as_array().map_or(0, Vec::len))
         .sum();
     assert_eq!(operations, Op::ALL.len());
+}
+
+#[test]
+fn list_fits_a_screen_and_answers_for_names() {
+    let place = Place::new();
+    let screen = place.run(&["list"]).stdout;
+    assert!(screen.lines().count() < 24, "{screen}");
+    let exits = place.run(&["list", "exits"]).stdout;
+    assert!(exits.starts_with("Workload exits: "), "{exits}");
+    assert!(exits.contains("\n  port-out "), "{exits}");
+    assert!(!exits.contains("Workload basic"), "{exits}");
+    let environment = place.run(&["list", "sim/kvm"]).stdout;
+    assert!(environment.starts_with("sim/kvm: "), "{environment}");
+    assert!(environment.contains("\n  settings "), "{environment}");
+    let json = place.run(&["list", "host,exits/port-out", "--format", "json"]);
+    let json = json.json();
+    assert_eq!(json["environments"][0]["name"], "host");
+    let [environments, workloads] = ["environments", "workloads"].map(|key| json[key].as_array());
+    assert_eq!(
+        [environments, workloads].map(|all| all.map(Vec::len)),
+        [Some(1); 2]
+    );
+}
+
+#[test]
+fn without_a_command_the_commands_are_listed() {
+    let result = Place::new().run(&[]);
+    assert_eq!((result.status, result.stdout.as_str()), (Some(2), ""));
+    let lists = |text: &str| text.contains("\n  explain ") && !text.contains("error");
+    assert!(lists(&result.stderr), "{result:?}");
 }
 
 #[test]

@@ -203,7 +203,7 @@ fn script_before_a_vmm_is_no_part_of_the_boot() {
 #[test]
 fn environments_without_a_vmm_are_listed_with_a_reason() {
     let place = Place::new();
-    let listed = place.run(&["list"]);
+    let listed = place.run(&["list", "--all"]);
     for words in ["  custom ", "  sim/custom ", "no custom VMM is given"] {
         assert!(listed.stdout.contains(words), "{}", listed.stdout);
     }

@@ -54,11 +54,13 @@ fn invalid_options_are_rejected() {
 #[test]
 fn scheduling_options_belong_to_irq() {
     let place = Place::new();
-    for command in ["run", "list"] {
-        let words = [command, "--sched", "fifo"];
-        let result = place.run(&words);
+    for (command, words) in [
+        ("run", "use 'trapline irq'"),
+        ("list", "unknown argument '--sched'"),
+    ] {
+        let result = place.run(&[command, "--sched", "fifo"]);
         assert_eq!(result.status, Some(2), "{result:?}");
-        assert!(result.stderr.contains("use 'trapline irq'"), "{result:?}");
+        assert!(result.stderr.contains(words), "{result:?}");
     }
 }
 

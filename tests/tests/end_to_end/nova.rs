@@ -20,7 +20,7 @@ fn with_hypervisor(file: &str) -> Vec<&str> {
 #[test]
 fn missing_hypervisor_is_reported_with_the_remedy() {
     let place = Place::new();
-    let mut list = place.trapline(&["list"]);
+    let mut list = place.trapline(&["list", "sim/nova"]);
     list.env_remove("TRAPLINE_NOVA")
         .env("XDG_CACHE_HOME", place.path());
     let output = list.output().expect("trapline starts");

@@ -183,12 +183,52 @@ fn store_that_vanishes_during_a_run_is_an_error() {
 }
 
 #[test]
+fn second_run_names_the_first() {
+    let place = Place::new();
+    recorded(&place);
+    let table = [&WORDS[..5], &["--store"]].concat();
+    let run = || {
+        let run = command(&place, &table).output().expect("program starts");
+        CommandOutput::from(run).stdout
+    };
+    let first = run();
+    assert!(first.contains("\nIn words\n "), "{first}");
+    assert!(!first.contains("nchanged since"), "{first}");
+    let second = run();
+    assert!(second.contains("\nUnchanged since run 1, "), "{second}");
+}
+
+#[test]
 fn missing_recording_is_unavailable_with_a_remedy() {
     let place = Place::new();
     let recording = recorded(&place);
     std::fs::remove_file(recording.join("end")).expect("write succeeds");
     let result = replay(&place);
     assert!(result.stdout.contains("TRAPLINE_RECORD"), "{result:?}");
+    // Nothing was measured: that is no success, and not the latest run.
+    assert_eq!(result.status, Some(4), "{result:?}");
+    let shown = CommandOutput::from(
+        command(&place, &["show", "--store"])
+            .output()
+            .expect("it starts"),
+    );
+    assert_eq!(shown.status, Some(1), "{shown:?}");
+    assert!(shown.stderr.contains("has a boot"), "{shown:?}");
+}
+
+#[test]
+fn selection_that_cannot_be_measured_is_not_stored() {
+    let place = Place::new();
+    let run = place.run_storing("run", "--env custom --workload basic");
+    assert_eq!(run.status, Some(4), "{run:?}");
+    let words = ["Nothing was measured", "no custom VMM is given"];
+    assert!(
+        words.iter().all(|words| run.stdout.contains(words)),
+        "{run:?}"
+    );
+    assert!(!run.stdout.contains("trapline show"), "{run:?}");
+    let list = place.run_storing("show", "--list");
+    assert_eq!((list.status, list.stdout.as_str()), (Some(0), ""));
 }
 
 #[test]

@@ -11,7 +11,7 @@ pub struct BootArgs {
     /// Linux kernel: a bzImage, or a vmlinux with CONFIG_PVH [default: the distribution's cloud kernel]
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
-    /// Initramfs
+    /// Initramfs [default without a kernel and a disk: the distribution's busybox]
     #[arg(long, value_name = "FILE")]
     pub initrd: Option<PathBuf>,
     /// Disk: a raw file or a device, and options: ro, direct, engine=uring|pool
@@ -21,7 +21,7 @@ pub struct BootArgs {
     #[arg(long = "net", value_name = "tap=NAME[,mac=M]")]
     pub cards: Vec<String>,
     /// Vsock device: guest CID and path of the host's socket
-    #[arg(long, value_name = "cid=N,path=SOCKET")]
+    #[arg(long, value_name = "cid=N,path=SOCKET", hide_short_help = true)]
     pub vsock: Option<String>,
     /// Virtual CPUs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
@@ -38,19 +38,19 @@ pub struct BootArgs {
     )]
     pub append: String,
     /// Console that is connected to this terminal
-    #[arg(long, value_enum, default_value_t = Console::Serial)]
+    #[arg(long, value_enum, default_value_t = Console::Serial, hide_short_help = true)]
     pub console: Console,
     /// CPUs of the machine's threads: same, disjoint, or a list like vcpu0=1,others=0
-    #[arg(long, value_name = "WHERE")]
+    #[arg(long, value_name = "WHERE", hide_short_help = true)]
     pub pin: Option<String>,
     /// API socket: pause, resume, query and stop the machine
-    #[arg(long, value_name = "SOCKET")]
+    #[arg(long, value_name = "SOCKET", hide_short_help = true)]
     pub api: Option<PathBuf>,
     /// Print events as JSON lines, and the console to standard error
     #[arg(long)]
     pub json: bool,
     /// Exit when the guest reboots
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub no_reboot: bool,
 }
 

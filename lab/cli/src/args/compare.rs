@@ -37,16 +37,16 @@ pub struct CompareArgs {
     #[arg(long, alias = "duet")]
     pub concurrent: bool,
     /// Start no block after this time
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time::positive_from_text)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time::positive_from_text, hide_short_help = true)]
     pub budget: Duration,
     /// Largest difference reported as "equivalent"
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent, hide_short_help = true)]
     pub margin: f64,
     /// False discovery rate of "changed"
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent, hide_short_help = true)]
     pub alpha: f64,
     /// Seed for order and resampling [default: random, recorded; of stored runs that of B]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     pub seed: Option<u64>,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -55,7 +55,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE.html")]
     pub html: Option<PathBuf>,
     /// Add the functions that changed to the page: output of `trapline explain A B W/OP --format json`
-    #[arg(long = "profile", value_name = "FILE", num_args = 1.., requires = "html")]
+    #[arg(long = "profile", value_name = "FILE", num_args = 1.., requires = "html", hide_short_help = true)]
     pub profiles: Vec<PathBuf>,
     #[command(flatten)]
     pub run_options: RunOptions,

@@ -27,17 +27,17 @@ pub struct IrqArgs {
     #[arg(long, value_enum, default_value_t = Timer::Both)]
     pub timer: Timer,
     /// Idle state of the guest between interrupts [default: halt]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, hide_short_help = true)]
     pub idle: Option<Idle>,
     /// Virtual CPUs per CPU; 2 adds a second guest with the same work
-    #[arg(long, value_name = "1|2", default_value = "1", value_parser = per_cpu_parser())]
+    #[arg(long, value_name = "1|2", default_value = "1", value_parser = per_cpu_parser(), hide_short_help = true)]
     pub vcpus_per_cpu: PerCpu,
     /// Load programs: cpu, cpu:N, memory, exits, create-vm[:MIB][:4k|2m][:demand|steps|whole],
     /// console-direct, console-buffered
     #[arg(long, value_name = "A,B", default_value = "none", value_parser = Loads::from_str)]
     pub load: Loads,
     /// Affinity of the virtual CPU [default: shared with a load or another virtual CPU, else free]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, hide_short_help = true)]
     pub pin: Option<Pin>,
     /// Deadline of an interrupt; on the instruction clock 1 ns is one instruction
     #[arg(long, value_name = "TIME", default_value = "30us", value_parser = Time::from_str)]

@@ -29,8 +29,11 @@ pub struct KernelBuildArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub boots: Option<u32>,
     /// Seed for the order of builds [default: random, recorded]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     pub seed: Option<u64>,
+    /// Download compiler and source without a question
+    #[arg(long, short)]
+    pub yes: bool,
     /// Output format
     #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
     pub format: PlainFormat,

@@ -3,8 +3,10 @@
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsStr;
-use trapline_abi::{Op, Workload};
-use trapline_model::{names, Config, EnvironmentId};
+use trapline_abi::{Op, OpSet, Workload};
+use trapline_model::names::{self, Selection};
+use trapline_model::request::usual_operations;
+use trapline_model::{Config, EnvironmentId};
 
 pub fn environment_parser() -> impl TypedValueParser<Value = EnvironmentId> {
     let names = environment_names(|name| names::environments(name).map(drop));
@@ -30,12 +32,39 @@ fn environment_names(check: fn(&str) -> Result<(), names::UnknownName>) -> Names
 }
 
 pub fn workload_parser() -> impl TypedValueParser<Value = String> {
-    let workloads = Workload::ALL.map(|w| PossibleValue::new(w.name()).help(w.question()));
-    let operations = Op::ALL.map(|op| PossibleValue::new(names::path(op)).help(op.description()));
     Names {
-        known: workloads.into_iter().chain(operations).collect(),
+        known: workloads(),
         check: |name| names::operations(name).map(drop),
     }
+}
+
+/// Parses the name of an environment, a workload or an operation.
+pub fn selection_parser() -> impl TypedValueParser<Value = Selection> {
+    let mut all = environment_names(|name| names::selection(name).map(drop));
+    all.known.extend(workloads());
+    all.map(|name| names::selection(&name).expect("the name was checked"))
+}
+
+fn workloads() -> Vec<PossibleValue> {
+    let workloads = Workload::ALL.map(|w| PossibleValue::new(w.name()).help(w.question()));
+    let operations = Op::ALL.map(|op| PossibleValue::new(names::path(op)).help(op.description()));
+    workloads.into_iter().chain(operations).collect()
+}
+
+/// Returns the operations of these workloads and operations, or the default ones if there are none; and
+/// those that are named individually.
+pub fn selected(workloads: &[String]) -> (OpSet, OpSet) {
+    // The parser accepts known names only.
+    let union = |is_wanted: &dyn Fn(&str) -> bool| {
+        let names = workloads.iter().filter(|name| is_wanted(name));
+        let sets = names.filter_map(|name| names::operations(name).ok());
+        sets.fold(0, |all, set| all | set)
+    };
+    let operations = match workloads {
+        [] => usual_operations(),
+        _ => union(&|_| true),
+    };
+    (operations, union(&|name| name.contains('/')))
 }
 
 /// Parses names that completions list, and suggests the most similar one to a mistyped name.

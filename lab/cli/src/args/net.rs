@@ -26,29 +26,35 @@ pub struct NetArgs {
           value_parser = within(PacketRequest::FRAME))]
     pub size: Vec<u32>,
     /// Format of queues of virtio
-    #[arg(long, value_enum, value_name = "R,R", value_delimiter = ',', default_values_t = [RingName::Split])]
+    #[arg(long, value_enum, value_name = "R,R", value_delimiter = ',', default_values_t = [RingName::Split], hide_short_help = true)]
     pub ring: Vec<RingName>,
     /// Pairs of queues of each port of virtio, by which frames are sent in turn
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [1], value_parser = within(PacketRequest::QUEUES))]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [1], value_parser = within(PacketRequest::QUEUES), hide_short_help = true)]
     pub queues: Vec<u32>,
     /// Ports that send
-    #[arg(long, value_enum, value_name = "D,D", value_delimiter = ',', default_values_t = [DirectionName::One])]
+    #[arg(long, value_enum, value_name = "D,D", value_delimiter = ',', default_values_t = [DirectionName::One], hide_short_help = true)]
     pub direction: Vec<DirectionName>,
     /// Frames a second that each port sends, or 'search' for the rates without loss and with 0.5% [default: as
     /// many as arrive, and half as many for the latency]
     #[arg(long, value_name = "N|search")]
     pub load: Option<Load>,
     /// Duration of a trial, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = PacketRequest::MILLISECONDS, value_parser = within(PacketRequest::DURATIONS))]
+    #[arg(long, value_name = "MS", default_value_t = PacketRequest::MILLISECONDS, value_parser = within(PacketRequest::DURATIONS), hide_short_help = true)]
     pub duration: u32,
     /// Rounds, each of which measures every path once
     #[arg(long, value_name = "N", default_value_t = PacketRequest::ROUNDS, value_parser = within(PacketRequest::MOST_ROUNDS))]
     pub rounds: u32,
     /// CPU of the ports, and that of the forwarder [default: the last two of this process]
-    #[arg(long, value_name = "P,F", value_delimiter = ',', num_args = 1)]
+    #[arg(
+        long,
+        value_name = "P,F",
+        value_delimiter = ',',
+        num_args = 1,
+        hide_short_help = true
+    )]
     pub cpus: Vec<u32>,
     /// Seed for the order of trials [default: random, recorded]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     pub seed: Option<u64>,
     /// Output format
     #[arg(long, value_enum, default_value_t = PlainFormat::Table)]

@@ -21,7 +21,7 @@ const NO_PAGE: Page = Page {
 };
 
 /// Pages by command.
-pub const PAGES: [Page; 17] = [
+pub const PAGES: [Page; 18] = [
     Page {
         command: "trapline",
         examples: &[
@@ -47,6 +47,18 @@ pub const PAGES: [Page; 17] = [
                 130,
                 "interrupted by SIGINT, at any time; finished boots are stored (143: SIGTERM)",
             ),
+        ],
+        ..NO_PAGE
+    },
+    Page {
+        command: "list",
+        examples: &[
+            ("trapline list exits", "the operations of a workload"),
+            (
+                "trapline list sim/kvm",
+                "an environment, and why it is unavailable",
+            ),
+            ("trapline list --all", ""),
         ],
         ..NO_PAGE
     },
@@ -120,6 +132,7 @@ Each boot writes the whole file first. An operation takes at most 10 s.",
 On a terminal, Ctrl-A is a prefix: Ctrl-A x ends the machine, p presses its
 power button, h prints help, and a sends Ctrl-A itself.",
         examples: &[
+            ("trapline boot", "the distribution's kernel, and a shell"),
             ("trapline boot --initrd initrd.cpio", ""),
             (
                 "trapline boot --kernel vmlinuz --disk root.img --append 'root=/dev/vda rw'",
@@ -347,20 +360,35 @@ impl Page {
 /// Returns the text below the options in the help of a command.
 pub fn after_help(command: &str) -> String {
     let page = page(command);
-    let examples = page.examples.iter().map(|(line, meaning)| {
-        let line = format!("  {line:<36}  {meaning}");
-        line.trim_end().to_owned()
-    });
-    let examples: Vec<String> = examples.collect();
     let statuses = page.statuses.iter();
     let statuses: Vec<String> = statuses
         .map(|(status, meaning)| format!("  {status:<3}  {meaning}"))
         .collect();
-    let parts = [
+    paragraphs([
         page.notes.to_owned(),
-        titled("Examples:", &examples),
+        examples(page),
         titled("Exit status:", &statuses),
-    ];
+    ])
+}
+
+/// Returns the text below the basic options in the short help of a command.
+pub fn after_short_help(command: &str) -> String {
+    let whole = match command {
+        "trapline" => "trapline --help".to_owned(),
+        name => format!("trapline {name} --help"),
+    };
+    paragraphs([examples(page(command)), format!("All options: '{whole}'")])
+}
+
+fn examples(page: &Page) -> String {
+    let lines = page.examples.iter().map(|(line, meaning)| {
+        let line = format!("  {line:<36}  {meaning}");
+        line.trim_end().to_owned()
+    });
+    titled("Examples:", &lines.collect::<Vec<_>>())
+}
+
+fn paragraphs<const COUNT: usize>(parts: [String; COUNT]) -> String {
     let parts = parts.into_iter().filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("\n\n")
 }

@@ -16,7 +16,7 @@ pub struct RunArgs {
     #[arg(value_name = "PLAN.toml", conflicts_with_all = ["environments", "workloads", "preset", "boots", "seed"])]
     pub plan: Option<PathBuf>,
     /// Start another run of the plan even if one is unfinished
-    #[arg(long, alias = "anew", requires = "plan")]
+    #[arg(long, alias = "anew", requires = "plan", hide_short_help = true)]
     pub restart: bool,
     /// Environments to measure, as listed by `trapline list` [default: all]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
@@ -50,12 +50,20 @@ pub struct OutputOptions {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-    /// Print all tables, with intervals, exits and CPU time, boot stages and what was not measured
-    #[arg(long, conflicts_with = "format")]
+    /// Print all tables, with intervals, exits and CPU time, boot stages and what was not measured; other formats
+    /// than the table have all
+    #[arg(long)]
     pub all: bool,
     /// Add bar charts below the tables
     #[arg(long, conflicts_with = "format")]
     pub plot: bool,
+}
+
+impl OutputOptions {
+    /// Returns whether the brief form is printed.
+    pub fn is_brief(&self) -> bool {
+        self.format == Format::Table && !self.all
+    }
 }
 
 /// Boots of environments on an exact clock.
@@ -63,7 +71,7 @@ pub struct OutputOptions {
 pub struct ExactOptions {
     /// Boots per environment on an exact clock; further ones must reproduce the first [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100),
-          env = "TRAPLINE_EXACT_BOOTS", hide_env_values = true)]
+          env = "TRAPLINE_EXACT_BOOTS", hide_env_values = true, hide_short_help = true)]
     pub exact_boots: Option<u32>,
 }
 
@@ -79,7 +87,7 @@ pub struct SizeOptions {
     #[command(flatten)]
     pub exact_options: ExactOptions,
     /// Seed for order and resampling [default: random, recorded]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     pub seed: Option<u64>,
 }
 
@@ -104,10 +112,10 @@ pub struct RunOptions {
     #[command(flatten)]
     pub environment_options: EnvironmentOptions,
     /// Time limit for one boot [default: a multiple of its usual time]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400), hide_short_help = true)]
     pub timeout: Option<u64>,
     /// Fact to store with the run, for 'trapline history'; may be repeated
-    #[arg(long = "fact", value_name = "NAME=VALUE", value_parser = fact)]
+    #[arg(long = "fact", value_name = "NAME=VALUE", value_parser = fact, hide_short_help = true)]
     pub facts: Vec<(String, String)>,
     /// Show no progress
     #[arg(long, short)]
@@ -118,7 +126,7 @@ pub struct RunOptions {
 #[derive(Args, Debug)]
 pub struct StoreOptions {
     /// File of raw samples [default: trapline/trapline.db in $XDG_DATA_HOME]
-    #[arg(long = "store", value_name = "FILE")]
+    #[arg(long = "store", value_name = "FILE", hide_short_help = true)]
     pub file: Option<PathBuf>,
 }
 

@@ -5,32 +5,39 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use trapline_model::settings::{Options, Value, ValueType};
 use trapline_model::{Overrides, Setting, SETTINGS};
 
+/// Settings of all configurations of a command that have options of one group, without those that are defaults.
+#[derive(Clone, Debug, Default)]
+pub struct SettingOptions<const GROUP: u8>(pub Overrides);
+
 /// Options of `run` for guests.
-pub type GuestOptions = SettingOptions<true>;
+pub type GuestOptions = SettingOptions<{ Options::Run as u8 }>;
 
 /// Options of every command that measures.
-pub type MeasuringOptions = SettingOptions<false>;
+pub type MeasuringOptions = SettingOptions<{ Options::Measuring as u8 }>;
 
-/// Settings of all configurations of a command, without those that are defaults.
-#[derive(Clone, Debug, Default)]
-pub struct SettingOptions<const RUN: bool>(pub Overrides);
+/// Shares of CPU time.
+pub type ShareOptions = SettingOptions<{ Options::Shares as u8 }>;
 
-impl<const RUN: bool> SettingOptions<RUN> {
+/// Replacements of Trapline's own programs.
+pub type PartOptions = SettingOptions<{ Options::Part as u8 }>;
+
+/// Files of the simulated machine.
+pub type MachineOptions = SettingOptions<{ Options::Machine as u8 }>;
+
+/// Settings that `-h` shows; all others are in `--help` only.
+const BASIC: [&str; 2] = ["cpus", "memory"];
+
+impl<const GROUP: u8> SettingOptions<GROUP> {
     fn settings() -> impl Iterator<Item = &'static Setting> {
-        let of_group = |it: &&Setting| match it.options {
-            Options::Run => RUN,
-            Options::Measuring => !RUN,
-            Options::Own => false,
-        };
-        SETTINGS.iter().filter(of_group)
+        SETTINGS.iter().filter(|it| it.options as u8 == GROUP)
     }
 }
 
-impl<const RUN: bool> Args for SettingOptions<RUN> {
+impl<const GROUP: u8> Args for SettingOptions<GROUP> {
     fn augment_args(command: Command) -> Command {
-        let arguments = Self::settings().map(|setting| match RUN {
-            true => argument(setting).conflicts_with("plan"),
-            false => argument(setting),
+        let arguments = Self::settings().map(|setting| match setting.options {
+            Options::Run => argument(setting).conflicts_with("plan"),
+            _ => argument(setting),
         });
         command.args(arguments)
     }
@@ -40,7 +47,7 @@ impl<const RUN: bool> Args for SettingOptions<RUN> {
     }
 }
 
-impl<const RUN: bool> FromArgMatches for SettingOptions<RUN> {
+impl<const GROUP: u8> FromArgMatches for SettingOptions<GROUP> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut options = Self::default();
         options.update_from_arg_matches(matches)?;
@@ -71,6 +78,7 @@ fn argument(setting: &'static Setting) -> Arg {
         .value_name(name)
         .value_parser(parser(setting))
         .hide_possible_values(true)
+        .hide_short_help(!BASIC.contains(&setting.name))
         .help(format!(
             "{}{values}{}",
             setting.help,

@@ -3,9 +3,10 @@
 use crate::args::BootArgs;
 use crate::failure::Failure;
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
-use trapline_environments::{ready_for_linux, stock_kernel, Part, Settings};
+use tempfile::{NamedTempFile, TempDir};
+use trapline_environments::{ready_for_linux, shell_root, stock_kernel, Part, Settings};
 
 /// A machine to boot.
 pub struct Request {
@@ -20,15 +21,18 @@ pub struct Request {
     arguments: Vec<OsString>,
     /// Directory of the default API socket, removed on drop.
     _own: Option<TempDir>,
+    /// File of the root with a shell, removed on drop.
+    _shell: Option<NamedTempFile>,
 }
 
 impl Request {
-    /// Creates the machine of `args`.
+    /// Creates the machine of `args`. Without kernel, initramfs and disk it has the distribution's kernel and a shell.
     ///
     /// # Errors
-    /// Neither initramfs nor disk is given, or the VMM or kernel is missing.
+    /// A kernel is given and neither initramfs nor disk, or the VMM or kernel is missing.
     pub fn new(args: &BootArgs) -> Result<Self, Failure> {
-        if args.initrd.is_none() && args.disks.is_empty() {
+        let has_root = args.initrd.is_some() || !args.disks.is_empty();
+        if !has_root && args.kernel.is_some() {
             return Err(Failure::usage(
                 "the kernel has no root file system",
                 "give --initrd FILE, or --disk FILE with --append root=/dev/vda",
@@ -41,17 +45,24 @@ impl Request {
             Some(kernel) => kernel.clone(),
             None => stock_kernel(&settings)?,
         };
+        let shell = match has_root {
+            true => None,
+            false => Some(shell_file(&settings)?),
+        };
+        let initrd = shell.as_ref().map(|file| file.path());
+        let initrd = args.initrd.as_deref().or(initrd);
         let (api, own) = match &args.api {
             Some(path) => (path.clone(), None),
             None => own_socket()?,
         };
         Ok(Self {
-            arguments: arguments(args, &kernel, &api),
+            arguments: arguments(args, &kernel, initrd, &api),
             vmm,
             kernel,
             api,
             console_to_errors: args.json,
             _own: own,
+            _shell: shell,
         })
     }
 
@@ -71,11 +82,21 @@ fn own_socket() -> Result<(PathBuf, Option<TempDir>), Failure> {
     Ok((place.path().join("machine"), Some(place)))
 }
 
-fn arguments(args: &BootArgs, kernel: &Path, api: &Path) -> Vec<OsString> {
+/// Writes an initramfs with a shell.
+fn shell_file(settings: &Settings) -> Result<NamedTempFile, Failure> {
+    let root = shell_root(&settings.cache)?;
+    let written = NamedTempFile::new().and_then(|mut file| {
+        file.write_all(&root)?;
+        Ok(file)
+    });
+    written.map_err(|error| Failure::new(format!("cannot write the root file system: {error}")))
+}
+
+fn arguments(args: &BootArgs, kernel: &Path, initrd: Option<&Path>, api: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = Vec::new();
     let mut option = |name: &str, value: OsString| words.extend([name.into(), value]);
     option("--kernel", kernel.into());
-    if let Some(initrd) = &args.initrd {
+    if let Some(initrd) = initrd {
         option("--initrd", initrd.into());
     }
     option("--cpus", args.cpus.to_string().into());
@@ -125,7 +146,12 @@ mod tests {
             "--console=virtio",
             "--pin=same",
         ]);
-        let words = arguments(&args, Path::new("k"), Path::new("s"));
+        let words = arguments(
+            &args,
+            Path::new("k"),
+            args.initrd.as_deref(),
+            Path::new("s"),
+        );
         let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(
             words.join("|"),

@@ -3,11 +3,14 @@
 
 mod page;
 mod remarks;
+mod since;
 mod stored;
 
-use crate::args::{CompareArgs, Side};
+pub use since::since;
+
+use crate::args::{selected, CompareArgs, Side};
+use crate::outcome;
 use crate::session::{open_store, Session};
-use crate::{outcome, run};
 use std::time::Instant;
 use trapline_model::{Config, Observation, Request};
 use trapline_report::compare::CompareReport;
@@ -129,7 +132,7 @@ fn request(
     settings: &Settings,
     inventory: &Inventory,
 ) -> Request {
-    let (operations, named) = run::selected(&args.workloads);
+    let (operations, named) = selected(&args.workloads);
     Request {
         configs: both.to_vec(),
         ready: both.to_vec(),
@@ -165,7 +168,7 @@ fn require_concurrent(args: &CompareArgs, config: &Config) -> Result<(), Failure
         ));
     }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    check_concurrent(run::selected(&args.workloads).0, cpus)
+    check_concurrent(selected(&args.workloads).0, cpus)
 }
 
 fn same_clock(a: &Config, b: &Config) -> Result<(), Failure> {

@@ -51,6 +51,9 @@ pub fn differing_facts(a: &[Observation], b: &[Observation]) -> Vec<String> {
     let known = causes.iter().filter_map(|cause| {
         let both = cause.old.as_ref().zip(cause.new.as_ref());
         let (old, new) = both.filter(|_| is_same || cause.fact.around)?;
+        if !is_same && has_further_parts(cause.fact.name, old, new) {
+            return None;
+        }
         let title = cause.fact.title;
         Some(format!(
             "Differs: {title}: {} (A), {} (B).",
@@ -59,6 +62,14 @@ pub fn differing_facts(a: &[Observation], b: &[Observation]) -> Vec<String> {
         ))
     });
     known.collect()
+}
+
+/// Returns whether the compilers of one environment are those of the other and further ones, of parts that the other does
+/// not have.
+fn has_further_parts(fact: &str, a: &str, b: &str) -> bool {
+    let compilers = |text: &'_ str| text.split("; ").map(str::to_owned).collect::<BTreeSet<_>>();
+    let (a, b) = (compilers(a), compilers(b));
+    fact == "toolchain" && (a.is_subset(&b) || b.is_subset(&a))
 }
 
 /// Facts of a run, by name.
@@ -129,4 +140,17 @@ fn unseen_tail(matches: &[Row]) -> Option<String> {
         "Equivalent in {blocks} blocks: a tail in up to {:.0}% of boots can stay unseen (95%).",
         share * 100.0
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compilers_of_a_part_that_one_side_lacks_are_no_difference() {
+        let differs = |a, b| !has_further_parts("toolchain", a, b);
+        assert!(!differs("GCC 12; LLD 20; rustc 1.95", "LLD 20; rustc 1.95"));
+        assert!(differs("LLD 20; rustc 1.95", "LLD 20; rustc 1.96"));
+        assert!(!has_further_parts("qemu", "10.0", "10.0; 7.2"));
+    }
 }

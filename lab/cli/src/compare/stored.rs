@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use trapline_model::{Config, Observation};
 use trapline_report::compare::CompareReport;
 use trapline_runner::{Failure, Status};
-use trapline_stats::compare::{boots_of, compare_all, Comparison};
-use trapline_stats::verdict::Design;
+use trapline_stats::compare::{boots_of, compare_all, Comparison, Row};
+use trapline_stats::verdict::{Design, Settings};
 use trapline_store::{Run, RunId, Store};
 
 /// Compares two runs, or two configs of one run.
@@ -26,23 +26,7 @@ pub fn compare(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> 
         same_clock(of_a, of_b)?;
     }
     let settings = settings(args, args.seed.unwrap_or(run_b.info.seed));
-    let boots = |run: &Run, config| boots_of(&run.observations, config);
-    let observed: Vec<_> = pairs
-        .iter()
-        .map(|(of_a, of_b)| (boots(&run_a, of_a), boots(&run_b, of_b)))
-        .collect();
-    let comparisons: Vec<Comparison<'_>> = observed
-        .iter()
-        .map(|(a, b)| Comparison { a, b, design })
-        .collect();
-    let matches = compare_all(&comparisons, &settings);
-    let mut remarks: Vec<_> = observed
-        .iter()
-        .flat_map(|(a, b)| differing_facts(a, b))
-        .collect();
-    if !matches.iter().all(|row| row.clock().is_exact()) {
-        remarks.extend(differing_hosts(&run_a.info.facts, &run_b.info.facts));
-    }
+    let (matches, remarks) = match_runs(&run_a, &run_b, &pairs, design, &settings);
     let name = |run: u32, configs: &mut dyn Iterator<Item = &Config>| {
         let names: Vec<_> = configs.map(ToString::to_string).collect();
         format!("run {run}: {}", names.join(", "))
@@ -63,6 +47,41 @@ pub fn compare(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> 
     })
 }
 
+/// Compares pairs of configs of two runs. Returns the rows, and what else differs.
+pub fn match_runs(
+    a: &Run,
+    b: &Run,
+    pairs: &[(Config, Config)],
+    design: Design,
+    settings: &Settings,
+) -> (Vec<Row>, Vec<String>) {
+    let boots = |run: &Run, config| boots_of(&run.observations, config);
+    let observed: Vec<_> = pairs
+        .iter()
+        .map(|(of_a, of_b)| (boots(a, of_a), boots(b, of_b)))
+        .collect();
+    let comparisons: Vec<Comparison<'_>> = observed
+        .iter()
+        .map(|(a, b)| Comparison { a, b, design })
+        .collect();
+    let rows = compare_all(&comparisons, settings);
+    let mut remarks: Vec<_> = observed
+        .iter()
+        .flat_map(|(a, b)| differing_facts(a, b))
+        .collect();
+    if !rows.iter().all(|row| row.clock().is_exact()) {
+        remarks.extend(differing_hosts(&a.info.facts, &b.info.facts));
+    }
+    (rows, remarks)
+}
+
+/// Returns the configs that both runs have, each twice.
+pub fn common(a: &Run, b: &Run) -> Vec<(Config, Config)> {
+    let of_b = configs(b);
+    let common = configs(a).into_iter().filter(|one| of_b.contains(one));
+    common.map(|one| (one.clone(), one)).collect()
+}
+
 /// Returns the pairs of configs to compare: those that are named, or all that both runs have.
 fn pairs(args: &CompareArgs, a: &Run, b: &Run) -> Result<Vec<(Config, Config)>, Failure> {
     let named = |side: &Side| match side {
@@ -72,11 +91,7 @@ fn pairs(args: &CompareArgs, a: &Run, b: &Run) -> Result<Vec<(Config, Config)>, 
     let both = match (named(&args.a), named(&args.b)) {
         (Some(a), Some(b)) => vec![(a, b)],
         (Some(one), None) | (None, Some(one)) => vec![(one.clone(), one)],
-        (None, None) => {
-            let of_b = configs(b);
-            let common = configs(a).into_iter().filter(|one| of_b.contains(one));
-            common.map(|one| (one.clone(), one)).collect()
-        }
+        (None, None) => common(a, b),
     };
     for (of_a, of_b) in &both {
         require_stored(a, of_a)?;

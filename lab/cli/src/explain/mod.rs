@@ -32,7 +32,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
     let flamegraph = args.flamegraph.as_deref();
     let open = |path| OutputFile::open("--flamegraph", path);
     let flamegraph = flamegraph.map(open).transpose()?;
-    let options = &args.environment_options;
+    let options = args.environment_options();
     let inventory = options.inventory_with(|settings| with_debug_files(settings, args))?;
     let inventory = inventory.with_overrides(&args.configs)?;
     let session = Session::without_store(inventory, args.timeout, false)?;

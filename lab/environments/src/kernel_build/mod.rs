@@ -15,7 +15,8 @@ mod root;
 mod work_directory;
 
 pub use output::Proof;
-pub use root::{check, Root};
+pub use packages::Download;
+pub use root::{check, download, Root};
 
 use crate::linux_guest;
 use crate::sim;

@@ -33,8 +33,7 @@ pub fn fetched(cache: &Cache) -> Result<PathBuf, Error> {
         return Ok(directory);
     }
     let source = source()?;
-    let mut packages = tool_packages()?;
-    packages.insert(source.clone());
+    let packages = all(&source)?;
     let work = create_in(&cache.of(Kind::KernelBuild))?;
     package::download(packages.iter().map(String::as_str), work.path())?;
     let version = version_of(&source, work.path()).unwrap_or(source);
@@ -42,6 +41,39 @@ pub fn fetched(cache: &Cache) -> Result<PathBuf, Error> {
         .of(Kind::KernelBuild)
         .join(format!("{PREFIX}{version}"));
     package::publish(work.path(), directory, Path::is_dir)
+}
+
+/// Packages to be downloaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Download {
+    /// Their number.
+    pub packages: usize,
+    /// Their size; 0 if it is unknown.
+    pub bytes: u64,
+}
+
+/// Returns what [`fetched`] downloads; `None` if they are in the cache.
+///
+/// # Errors
+/// The distribution does not have them.
+pub fn download(cache: &Cache) -> Result<Option<Download>, Error> {
+    if in_cache(cache).is_some() {
+        return Ok(None);
+    }
+    let packages = all(&source()?)?;
+    let names: Vec<&str> = packages.iter().map(String::as_str).collect();
+    let bytes = package::size(&names, Path::new("/"))?;
+    Ok(Some(Download {
+        packages: packages.len(),
+        bytes,
+    }))
+}
+
+/// Returns the packages of the tools and that of the source.
+fn all(source: &str) -> Result<BTreeSet<String>, Error> {
+    let mut packages = tool_packages()?;
+    packages.insert(source.to_owned());
+    Ok(packages)
 }
 
 /// Returns name and version of the source of a directory.

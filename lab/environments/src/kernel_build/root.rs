@@ -6,6 +6,7 @@
 //! guests and host build with the same files.
 
 use super::output::LastOutput;
+use super::packages::Download;
 use super::work_directory::create_in;
 use super::{access_times, packages, recipe};
 use std::collections::BTreeSet;
@@ -98,6 +99,17 @@ pub fn check(cache: &Cache, size: Size) -> Result<(), Error> {
     match in_cache(cache, size) {
         Some(_) => Ok(()),
         None => packages::check(cache),
+    }
+}
+
+/// Returns what [`Root::prepared`] downloads, if anything.
+///
+/// # Errors
+/// A requirement is missing.
+pub fn download(cache: &Cache, size: Size) -> Result<Option<Download>, Error> {
+    match in_cache(cache, size) {
+        Some(_) => Ok(None),
+        None => packages::download(cache),
     }
 }
 

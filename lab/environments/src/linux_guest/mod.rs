@@ -8,10 +8,12 @@
 mod device_drivers;
 mod host;
 mod root;
+mod shell;
 mod uml;
 
 pub use device_drivers::{with_drivers, Devices};
 pub use root::Root;
+pub use shell::shell_root;
 pub use uml::{check as check_uml, facts as uml_facts};
 
 use crate::process_guest::GuestCommand;

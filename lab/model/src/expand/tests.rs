@@ -43,6 +43,7 @@ prop_compose! {
             irq: irq::Settings::default(),
             block: block::Settings::default(),
             without_taps: None,
+            command: String::new(),
         }
     }
 }

@@ -8,7 +8,7 @@ pub fn markdown() -> String {
     for setting in SETTINGS {
         let option = match setting.options {
             Options::Run => "`run`",
-            Options::Measuring | Options::Own => "every command that measures",
+            _ => "every command that measures",
         };
         let default = setting
             .default

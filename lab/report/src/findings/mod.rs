@@ -3,9 +3,11 @@
 //! Sentences are chosen by the intervals, not by the estimates: a difference within noise is reported
 //! as not found.
 
+mod only;
 mod ratio;
 
-pub use ratio::Kind;
+pub use only::of_settings;
+pub use ratio::{Kind, ENOUGH};
 
 use crate::document::{Look, Marker, Section};
 use crate::figures;
@@ -42,6 +44,9 @@ const BOOTS: [Op; 3] = [Op::BootMain, Op::BootSample, Op::BootEntry];
 
 /// Returns the findings of a report as a section.
 pub fn section(report: &Report, cells: &[Cell]) -> Option<Section> {
+    if cells.is_empty() && !report.co_tenants.is_empty() {
+        return None;
+    }
     let mut section = Section::new(TITLE, "");
     for finding in &all(report, cells) {
         let look = match finding.kind {
@@ -55,7 +60,8 @@ pub fn section(report: &Report, cells: &[Cell]) -> Option<Section> {
     (!section.blocks.is_empty()).then_some(section)
 }
 
-/// Returns the most significant findings: certain ones first, among them those of the wall clock.
+/// Returns the most significant findings: certain ones first, among them those of the wall clock. Without a comparison,
+/// returns a figure, or that there is none.
 pub fn all(report: &Report, cells: &[Cell]) -> Vec<Finding> {
     let clocks = || Clock::ALL.into_iter();
     let latest = clocks().filter_map(|clock| latest(report, clock));
@@ -63,7 +69,10 @@ pub fn all(report: &Report, cells: &[Cell]) -> Vec<Finding> {
     let mut all: Vec<Finding> = latest.chain(of_clocks).collect();
     all.sort_by_key(|finding| finding.kind == Kind::Unsure);
     all.truncate(MOST);
-    all
+    match all.is_empty() {
+        true => vec![only::finding(cells)],
+        false => all,
+    }
 }
 
 /// Returns the latest interrupt of a clock.
@@ -184,6 +193,7 @@ fn pair(
         _ => ("much", "more"),
     };
     let percentage = ratio.small_percentage();
+    let value = |figure: &Figure| figures::time_with_unit(figure.estimate, clock);
     let title = match (kind, &percentage) {
         (Kind::Differs, Some(percent)) => {
             format!("{place} {what} {verb} {percent} {more} in {other} than in {one}.")
@@ -194,17 +204,26 @@ fn pair(
         }
         (Kind::AsGood, _) => format!("{place} {what} {verb} the same in {other} and in {one}."),
         (Kind::Unsure, _) => format!(
-            "{place} this run does not tell {other} from {one} by {what}: more boots would."
+            "No clear difference: {what} takes {} in {other}, {} in {one}{}.",
+            value(dear.1),
+            value(cheap.1),
+            ratio.range()
         ),
     };
-    let value = |figure: &Figure| figures::time_with_unit(figure.estimate, clock);
     // What starting means stands beside the figures.
     let meant = match op.workload() {
         Workload::Boot => format!(" {}", op.description()),
         _ => String::new(),
     };
-    let (above, below) = (value(dear.1), value(cheap.1));
-    let text = format!("{above} against {below}{meant}{}.", ratio.confidence());
+    let text = match kind {
+        Kind::Unsure => format!("{}{meant}.", ratio.remedy()),
+        _ => format!(
+            "{} against {}{meant}{}.",
+            value(dear.1),
+            value(cheap.1),
+            ratio.confidence()
+        ),
+    };
     Finding {
         kind,
         clock,
@@ -267,6 +286,7 @@ fn bandwidth(cells: &[Cell], clock: Clock, rows: &[EnvironmentId]) -> Option<Fin
     let ratio = Span::of(figure, bare, clock);
     let kind = ratio.kind();
     let value = |figure: &Figure| figures::rate(figure.estimate);
+    let unit = trapline_stats::value::unit(op, clock);
     let slower = if ratio.estimate < 1.0 {
         "slower"
     } else {
@@ -286,23 +306,28 @@ fn bandwidth(cells: &[Cell], clock: Clock, rows: &[EnvironmentId]) -> Option<Fin
             people(row)
         ),
         (Kind::Unsure, _) => format!(
-            "Whether memory moves as fast in {} as bare this run does not tell.",
-            people(row)
+            "No clear difference: memory moves at {} {unit} in {}, {} {unit} bare{}.",
+            value(figure),
+            people(row),
+            value(bare),
+            ratio.range()
         ),
     };
-    let unit = trapline_stats::value::unit(op, clock);
     Some(Finding {
         kind,
         clock,
         weight: 0.0,
         number: figures::times(ratio.estimate),
         title,
-        text: format!(
-            "{} {unit} against {} {unit}{}.",
-            value(figure),
-            value(bare),
-            ratio.confidence()
-        ),
+        text: match kind {
+            Kind::Unsure => format!("{}.", ratio.remedy()),
+            _ => format!(
+                "{} {unit} against {} {unit}{}.",
+                value(figure),
+                value(bare),
+                ratio.confidence()
+            ),
+        },
     })
 }
 
@@ -340,9 +365,9 @@ fn people(row: EnvironmentId) -> String {
 /// Returns the name of an operation within a sentence.
 fn subject(op: Op) -> String {
     let known = match op {
-        Op::PortOut => "a guest's write to a port",
-        Op::PortIn => "a guest's read from a port",
-        Op::MmioWrite => "a guest's write to a device's register",
+        Op::PortOut => "a port write",
+        Op::PortIn => "a port read",
+        Op::MmioWrite => "a write to a device register",
         Op::Cpuid => "an exit that stays in the kernel (cpuid)",
         Op::BootMain | Op::BootSample | Op::BootEntry => "starting a guest",
         Op::Getpid => "a request for the process number",

@@ -21,7 +21,7 @@ pub const HARDLY: f64 = 1.1;
 
 /// Fewer boots do not have an interval of about 95%: of five and five all of one side are above all of
 /// the other, or below, in 2 of 252 cases without a difference, of four and four in 2 of 70.
-const ENOUGH: usize = 5;
+pub const ENOUGH: usize = 5;
 
 /// A ratio with the ends that both intervals allow.
 pub struct Span {
@@ -82,6 +82,32 @@ impl Span {
         let is_small = (1.0 / HARDLY..HARDLY).contains(&self.estimate) && percent > 0.0;
         let decimals = (1.0 - percent.log10().floor()).max(0.0) as usize;
         is_small.then(|| format!("{percent:.decimals$}%"))
+    }
+
+    /// Returns the ends of the ratio in brackets, if they are known.
+    pub fn range(&self) -> String {
+        match self.high.is_finite() {
+            true => format!(
+                " ({} to {} times)",
+                figures::quantity(self.low),
+                figures::quantity(self.high)
+            ),
+            false => String::new(),
+        }
+    }
+
+    /// Returns what makes an unsure ratio surer, as a sentence without its full stop.
+    pub fn remedy(&self) -> String {
+        match self.boots < ENOUGH {
+            true => format!(
+                "{ENOUGH} boots have an interval, this run has {}",
+                self.boots
+            ),
+            false => format!(
+                "by both {} intervals, which are narrower with more boots",
+                figures::level(self.level)
+            ),
+        }
     }
 
     /// Returns the confidence in the ratio, as the end of a sentence.

@@ -73,9 +73,7 @@ fn finding(table: &FrameTable, other: &Cell) -> Option<String> {
             let times = figures::quantity(1.0 / ratio.estimate);
             format!("{frames}: {two} forwards {times} times as many frames as {one}: {against}.")
         }
-        _ => format!(
-            "{frames}: whether {one} or {two} forwards more this run does not tell: {against}."
-        ),
+        _ => format!("{frames}: no clear difference between {one} and {two}: {against}."),
     })
 }
 

@@ -3,18 +3,15 @@
 use super::context::Context;
 use super::help::help;
 use super::{clock_title, Section};
-use crate::findings::{self, Finding, Kind, TITLE};
+use crate::findings::{self, Finding, Kind, ENOUGH, TITLE};
 use crate::printable;
 use maud::{html, Markup};
 use trapline_model::Clock;
 
 pub fn section(context: &Context<'_>) -> Section {
     let mut found = findings::all(context.report(), &context.cells);
-    let first = (!found.is_empty()).then(|| found.remove(0));
-    let title = match &first {
-        Some(first) => first.title.clone(),
-        None => plain(context),
-    };
+    let first = found.remove(0);
+    let help = || help(TITLE, &texts().each_ref().map(String::as_str));
     context.section(
         "headline",
         TITLE,
@@ -23,13 +20,13 @@ pub fn section(context: &Context<'_>) -> Section {
                 p.place { "With " code { (settings) } }
             }
             @if context.is_first() {
-                div.head { p.place { (place(context)) } (help(TITLE, &HELP)) }
+                div.head { p.place { (place(context)) } (help()) }
                 @for doubt in context.doubts() { p.doubt { (printable(&doubt)) } }
-                h1 { (title) }
+                h1 { (first.title) }
             } @else {
-                div.head { h2.words { (title) } (help(TITLE, &HELP)) }
+                div.head { h2.words { (first.title) } (help()) }
             }
-            @if let Some(first) = &first { p.under { (first.text) " " (clock(first.clock)) } }
+            p.under { (first.text) " " (clock(first.clock)) }
             @if !found.is_empty() {
                 ul.findings { @for finding in &found { (card(finding)) } }
             }
@@ -46,14 +43,20 @@ pub fn of_words(context: &Context<'_>, words: &str) -> Section {
     context.section("headline", TITLE, body)
 }
 
-const HELP: [&str; 3] = [
-    "These sentences are made from the figures: hypervisors against each other, at an exit and at \
-     starting a guest, and the guest against bare. What differs most for certain comes first.",
-    "On the wall clock a difference is reported where the 95% intervals of both figures lie apart \
-     and each is of four boots at least; figures with a note are left out. Otherwise it is said that \
-     this run does not tell. On an exact clock figures are the same only if their printed digits are.",
-    "To judge with error rates kept, and to go on until it is sure, there is `trapline compare`.",
-];
+fn texts() -> [String; 3] {
+    [
+        "These sentences are made from the figures: hypervisors against each other, at an exit and at \
+         starting a guest, and the guest against bare. What differs most for certain comes first."
+            .to_owned(),
+        format!(
+            "On the wall clock a difference is reported where the 95% intervals of both figures lie apart \
+             and each is of {ENOUGH} boots at least; figures with a note are left out. Otherwise there is no \
+             clear difference. On an exact clock figures are the same only if their printed digits are."
+        ),
+        "To judge with error rates kept, and to go on until it is sure, there is `trapline compare`."
+            .to_owned(),
+    ]
+}
 
 /// Returns host and date.
 fn place(context: &Context<'_>) -> Markup {
@@ -63,19 +66,6 @@ fn place(context: &Context<'_>) -> Markup {
     facts.push(printable(&context.run.started));
     facts.retain(|fact| !fact.is_empty());
     html! { (facts.join(" · ")) }
-}
-
-/// Returns the headline of a run without comparable figures.
-fn plain(context: &Context<'_>) -> String {
-    let measured = context
-        .cells
-        .iter()
-        .filter(|cell| cell.value.figure().is_some());
-    match measured.count() {
-        0 => "Nothing could be measured in this run; below it is said why.".to_owned(),
-        1 => "One figure, and nothing to compare it with.".to_owned(),
-        more => format!("{more} figures, none of which are of two hypervisors or beside bare."),
-    }
 }
 
 fn clock(clock: Clock) -> Markup {

@@ -100,7 +100,14 @@ impl Bench<'_> {
             ..self.context
         };
         let (environments, operations) = (&self.environments, self.operations);
-        match exact::measure(&mut self.store, environments, operations, None, &context) {
+        match exact::measure(
+            &mut self.store,
+            "",
+            environments,
+            operations,
+            None,
+            &context,
+        ) {
             Err(failure) if failure.status == Status::Unmeasured => Ok(Err(failure)),
             Err(failure) => Err(failure),
             Ok(run) => Ok(Ok(trapline_stats::summarise(&run.observations))),

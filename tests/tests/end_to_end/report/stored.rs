@@ -27,7 +27,10 @@ fn page_with_profiles(place: &Place) -> PathBuf {
     std::fs::write(&explained, json.to_string()).expect("write succeeds");
     let file = place.path().join("profiles.html");
     let words = [file.display(), folded.display(), explained.display()].map(|it| it.to_string());
-    let words = format!("--output {} --profile {} {}", words[0], words[1], words[2]);
+    let words = format!(
+        "--run 1 --output {} --profile {} {}",
+        words[0], words[1], words[2]
+    );
     let result = place.run_storing("report", &words);
     assert_eq!(result.status, Some(0), "{}", result.stderr);
     file
@@ -94,7 +97,7 @@ fn invalid_profile_is_rejected() {
     std::fs::write(&file, "no stacks").expect("write succeeds");
     let result = place.run_storing(
         "report",
-        &format!("--output - --profile {}", file.display()),
+        &format!("--run 1 --output - --profile {}", file.display()),
     );
     assert_eq!(
         (result.status, result.stdout.as_str()),
@@ -107,7 +110,7 @@ fn invalid_profile_is_rejected() {
         "{}",
         result.stderr
     );
-    let result = place.run_storing("report", "--output - --profile /no/such/file");
+    let result = place.run_storing("report", "--run 1 --output - --profile /no/such/file");
     assert!(
         result
             .stderr
@@ -132,7 +135,10 @@ fn page_is_opened_by_the_desktop() {
     );
     write_program(&opener, script);
     let file = place.path().join("open.html");
-    let result = place.run_storing("report", &format!("--open --output {}", file.display()));
+    let result = place.run_storing(
+        "report",
+        &format!("--run 1 --open --output {}", file.display()),
+    );
     assert_eq!(result.status, Some(0), "{}", result.stderr);
     assert!(
         wait_until(TO_BEGIN, || opened_file.exists()),
@@ -363,18 +369,21 @@ fn invalid_reports_are_rejected() {
     drop(store);
     let result = place.run_storing("report", "--run 2");
     assert_eq!(result.status, Some(1), "{}", result.stderr);
-    let result = place.run_storing("report", "--output /no/such/directory/page.html");
+    let result = place.run_storing("report", "--run 1 --output /no/such/directory/page.html");
     assert_eq!(result.status, Some(1), "{}", result.stderr);
     assert!(
         result.stderr.starts_with("error: --output: "),
         "{}",
         result.stderr
     );
-    // An empty run has a page, too.
+    // An empty run is not the latest, and has a page.
     let result = place.run_storing("report", "--output -");
+    assert_eq!(result.status, Some(1), "{}", result.stderr);
+    assert!(result.stderr.contains("has a boot"), "{}", result.stderr);
+    let result = place.run_storing("report", "--run 1 --output -");
     assert_eq!(result.status, Some(0), "{}", result.stderr);
     assert!(
-        result.stdout.contains("Nothing could be measured"),
+        result.stdout.contains("Nothing was measured"),
         "{}",
         result.stdout
     );

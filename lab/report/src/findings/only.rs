@@ -1,0 +1,166 @@
+//! The sentence of a run without comparable figures: its most significant figure.
+
+use super::{figure, people, subject, trusted, verb, Finding, Kind, BOOTS, EXITS};
+use crate::document::{Look, Marker, Section};
+use crate::figures;
+use crate::report::Report;
+use crate::table::Shown;
+use trapline_abi::{Op, Unit};
+use trapline_model::{Clock, EnvironmentId};
+use trapline_stats::{value, Cell, Figure};
+
+/// Returns the most significant figure as a finding, or that there is none.
+pub fn finding(cells: &[Cell]) -> Finding {
+    let all = || {
+        Clock::ALL
+            .into_iter()
+            .flat_map(|clock| candidates(cells, clock))
+    };
+    let certain = all().find_map(|(row, op)| Some((row, op, trusted(cells, row, op)?)));
+    let any = || all().find_map(|(row, op)| Some((row, op, figure(cells, row, op)?)));
+    match certain.or_else(any) {
+        Some((row, op, figure)) => of_figure(row, op, figure),
+        None => Finding {
+            kind: Kind::Unsure,
+            clock: Clock::Wall,
+            weight: 0.0,
+            number: String::new(),
+            title: "Nothing was measured.".to_owned(),
+            text: "the reasons are below.".to_owned(),
+        },
+    }
+}
+
+/// Returns the sentence of a run with several sets of settings, as a section: that of the first.
+pub fn of_settings(reports: &[Report]) -> Section {
+    let mut section = Section::new(super::TITLE, "");
+    if let Some(first) = reports.first() {
+        let found = finding(&first.cells());
+        let settings = match first.overrides.is_default() {
+            true => "With default settings".to_owned(),
+            false => format!("With {}", first.overrides),
+        };
+        let text = format!("{settings}: {}", found.title);
+        section.note(Marker::Item, &text, Look::Strong);
+    }
+    section
+}
+
+/// Returns rows and operations of a clock, the most significant first: hypervisors before others, exits before starts,
+/// and these before other operations.
+fn candidates(cells: &[Cell], clock: Clock) -> impl Iterator<Item = (EnvironmentId, Op)> {
+    let shown = Shown::measured(cells, clock);
+    let mut rows = shown.map_or_else(Vec::new, |shown| shown.environments);
+    rows.sort_by_key(|row| (super::hypervisor(*row).is_none(), row.is_bare()));
+    let operations = EXITS.into_iter().chain(BOOTS).chain(Op::ALL);
+    operations.flat_map(move |op| rows.clone().into_iter().map(move |row| (row, op)))
+}
+
+fn of_figure(row: EnvironmentId, op: Op, figure: &Figure) -> Finding {
+    let clock = row.clock();
+    let is_exit = EXITS.contains(&op) && super::hypervisor(row).is_some();
+    let what = match is_exit {
+        true => "an exit".to_owned(),
+        false => subject(op),
+    };
+    let (unit, row_name) = (value::unit(op, clock), people(row));
+    let number = figures::value(figure.estimate, op, clock);
+    let (verb, number) = match (op.unit(), clock) {
+        (Unit::Rate, _) => ("reaches", format!("{number} {unit}")),
+        (Unit::Time, Clock::Wall) => (verb(op), number),
+        (Unit::Time, _) => (verb(op), format!("{number} instructions")),
+    };
+    let operation = is_exit.then(|| subject(op));
+    let ratio = figure.ratio.filter(|_| figure.flags.is_empty());
+    let ratio = ratio.map(|ratio| {
+        let factor = figures::quantity(ratio.estimate);
+        format!("{factor} times as much as in {}", clock.bare())
+    });
+    let parts = [operation, ratio, Some(confidence(figure, op, clock))];
+    let text: Vec<String> = parts.into_iter().flatten().collect();
+    Finding {
+        kind: Kind::Differs,
+        clock,
+        weight: 0.0,
+        title: capitalized(&format!("{what} {verb} {number} in {row_name}.")),
+        number,
+        text: format!("{}.", text.join(", ")),
+    }
+}
+
+/// Returns the confidence in one figure.
+fn confidence(figure: &Figure, op: Op, clock: Clock) -> String {
+    match (figure.boots, figure.interval) {
+        (0 | 1, _) => "by a single boot".to_owned(),
+        (boots, _) if clock.is_exact() && figure.flags.is_empty() => {
+            format!("the same in {boots} boots")
+        }
+        (_, Some(interval)) if !clock.is_exact() => format!(
+            "{} interval {}",
+            figures::level(interval.level),
+            figures::interval(interval.low, interval.high, op, clock)
+        ),
+        (boots, _) => format!("by {boots} boots"),
+    }
+}
+
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase());
+    first.into_iter().flatten().chain(letters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{cell, figure, figure_between, figure_with_ratio, measured};
+    use trapline_stats::Value;
+
+    fn sentence(cells: &[Cell]) -> String {
+        let found = finding(cells);
+        format!("{} {}", found.title, found.text)
+    }
+
+    #[test]
+    fn an_exit_of_a_single_hypervisor_is_a_sentence() {
+        let cells = [
+            measured(EnvironmentId::SIM, Op::PortOut, figure(3.0)),
+            measured(EnvironmentId::SIM_KVM, Op::Getpid, figure(12.0)),
+            measured(
+                EnvironmentId::SIM_KVM,
+                Op::PortOut,
+                figure_with_ratio(3_264.0, 1_088.0),
+            ),
+        ];
+        let expected = "An exit costs 3,264 instructions in trapline-vmm. a port write, 1,088 times as much as in sim, \
+                        the same in 2 boots.";
+        assert_eq!(sentence(&cells), expected);
+    }
+
+    #[test]
+    fn every_figure_makes_a_sentence() {
+        let of = |row, op, figure| sentence(&[measured(row, op, figure)]);
+        let wall = figure_between(22_100.0, 23_300.0, 24_000.0);
+        assert_eq!(
+            of(EnvironmentId::KVM, Op::MmioWrite, wall.clone()),
+            "An exit costs 23.3 µs in trapline-vmm. a write to a device register, 93.75% interval 22.1..24.0 µs."
+        );
+        assert_eq!(
+            of(EnvironmentId::SIM, Op::PortOut, figure(3.0)),
+            "A port write costs 3 instructions in sim. the same in 2 boots."
+        );
+        for op in Op::ALL {
+            let sentence = of(EnvironmentId::HOST, op, wall.clone());
+            assert!(sentence.contains(" in host. "), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_run_without_figures_has_a_sentence() {
+        let skip = Value::Skip("no /dev/kvm".to_owned());
+        let skip = cell(EnvironmentId::KVM, Op::PortOut, skip);
+        let expected = "Nothing was measured. the reasons are below.";
+        assert_eq!(sentence(&[skip]), expected);
+        assert_eq!(sentence(&[]), expected);
+    }
+}
