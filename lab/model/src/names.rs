@@ -89,7 +89,7 @@ pub fn environment(name: &str) -> Result<EnvironmentId, UnknownName> {
     EnvironmentId::from_name(name).ok_or_else(|| unknown("environment", name, known()))
 }
 
-/// What a name selects.
+/// A selection by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// An environment.

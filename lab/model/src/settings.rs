@@ -72,9 +72,9 @@ pub enum Options {
     Measuring,
     /// Every command that measures but `explain`, whose environments name these settings.
     Shares,
-    /// As [`Self::Measuring`], and `list`: whether an environment is available depends on these files.
+    /// Those of [`Self::Measuring`], and `list`: the availability of environments depends on these files.
     Part,
-    /// As [`Self::Part`], and `floor`: files of the simulated machine.
+    /// Those of [`Self::Part`], and `floor`: files of the simulated machine.
     Machine,
     /// Defined with the commands, because the option has more values than the setting.
     Own,

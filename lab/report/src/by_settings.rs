@@ -246,6 +246,9 @@ pub(crate) mod tests {
         reports[2].skips.push(skip);
         assert_eq!(text(&reports[..2]), None);
         expect![[r#"
+            In words
+             With kernel=6.12.101: An exit costs 3,297 instructions in trapline-vmm.
+
             sim/kvm, instruction clock: mean, same in 2 boots
              kernel    port-out   cpuid
              6.1.0-9      3,254  failed
@@ -269,6 +272,9 @@ pub(crate) mod tests {
             [Op::PortIn, Op::Hypercall].map(|op| measured(EnvironmentId::SIM_KVM, op, figure(7.0)));
         reports[0].summary.cells.extend(more);
         expect![[r#"
+            In words
+             With cpus=2,memory=1024M: An exit costs 3,264 instructions in trapline-vmm.
+
             sim/kvm, instruction clock: mean, same in 2 boots
              settings         cpus=2,memory=1024M  default  memory=256M
              exits/port-out                 3,264    3,264        3,264

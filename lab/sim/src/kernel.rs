@@ -4,8 +4,11 @@
 //! A downloaded kernel is used until it is removed from the cache, so that figures do not change with a new
 //! release.
 
+mod names;
+
 use crate::module::{self, Module};
 use crate::settings::{GivenKernel, Settings};
+use names::{candidates, concrete_image, known_package, PREFIX};
 use std::fs;
 use std::path::{Path, PathBuf};
 use trapline_host::draft::WorkDirectory;
@@ -72,18 +75,6 @@ const IMAGE: &str = "vmlinuz";
 /// File in the directory of a kernel that was named: it is not the one that is used without a name.
 const NAMED: &str = "named";
 
-/// Prefix of the names of kernel packages.
-const PREFIX: &str = "linux-image-";
-
-/// Prefixes and suffixes of a version in the names of packages: none if all of it is given, Debian cloud, Debian, Ubuntu.
-const FORMS: [(&str, &str); 5] = [
-    ("", ""),
-    (PREFIX, ""),
-    (PREFIX, "-cloud-amd64"),
-    (PREFIX, "-amd64"),
-    (PREFIX, "-generic"),
-];
-
 /// Returns the kernel of the settings, or else the distribution's.
 ///
 /// # Errors
@@ -129,13 +120,6 @@ pub fn given(image: &Path, modules: &Path, maker: Maker) -> Result<Kernel, Error
     })
 }
 
-/// Returns the packages that a name or version can mean.
-fn candidates(name: &str) -> impl Iterator<Item = String> + '_ {
-    let forms = FORMS.into_iter();
-    let packages = forms.map(move |(before, behind)| format!("{before}{name}{behind}"));
-    packages.filter(|package| package.starts_with(PREFIX))
-}
-
 /// Returns the directory of the kernel of a package or version in the cache.
 fn named_in_cache(cache: &Path, name: &str, maker: Maker) -> Option<PathBuf> {
     candidates(name).find_map(|package| {
@@ -145,53 +129,6 @@ fn named_in_cache(cache: &Path, name: &str, maker: Maker) -> Option<PathBuf> {
             file.starts_with(&start) && is_complete(path, maker)
         })
     })
-}
-
-/// Returns the package of a name or version: for `6.12` that of the newest 6.12, on which a metapackage depends.
-///
-/// # Errors
-/// The distribution has none.
-fn known_package(name: &str) -> Result<String, Error> {
-    let known = package::with_prefix(PREFIX)?;
-    let Some(found) = candidates(name).find(|package| known.contains(package)) else {
-        return Err(Error::missing(
-            format!("--kernel {name}: neither a file nor a kernel package of this distribution"),
-            versions(name, &known),
-        ));
-    };
-    let newest = concrete_image(&package::dependencies_of(&found)?);
-    Ok(newest.unwrap_or(found))
-}
-
-/// Most versions that a remedy names.
-const MOST_NAMED: usize = 6;
-
-/// Returns a remedy that names the newest versions that begin like `name`, or else the newest of all.
-fn versions(name: &str, known: &[String]) -> String {
-    let versions = known.iter().filter_map(|package| {
-        let version = package.strip_prefix(PREFIX)?;
-        let suffixes = FORMS.iter().filter(|(_, behind)| !behind.is_empty());
-        let stem = suffixes
-            .into_iter()
-            .find_map(|(_, behind)| version.strip_suffix(behind))?;
-        let starts_well = stem.starts_with(|first: char| first.is_ascii_digit());
-        (starts_well && !stem.ends_with("-rt")).then_some(stem)
-    });
-    let mut all: Vec<&str> = versions.collect();
-    alphanumeric_sort::sort_str_slice_rev(&mut all);
-    all.dedup();
-    let start = name.split(['-', '+']).next().unwrap_or(name);
-    let alike: Vec<&str> = all
-        .iter()
-        .copied()
-        .filter(|it| it.starts_with(start))
-        .collect();
-    let mut chosen = if alike.is_empty() { all } else { alike };
-    chosen.truncate(MOST_NAMED);
-    match chosen.is_empty() {
-        true => "sudo apt-get update".to_owned(),
-        false => format!("choose from {}, or sudo apt-get update", chosen.join(", ")),
-    }
 }
 
 /// Returns the kernel of a package or version from the cache, downloading it if needed.
@@ -317,13 +254,6 @@ pub fn newest_image(metapackages: &[&str]) -> Result<String, Error> {
     })
 }
 
-/// Returns the kernel package among the dependencies of a metapackage.
-fn concrete_image(dependencies: &[String]) -> Option<String> {
-    let is_image =
-        |name: &&String| name.starts_with(PREFIX) && name.contains(|c: char| c.is_ascii_digit());
-    dependencies.iter().find(is_image).cloned()
-}
-
 /// Downloads packages, of which the first is that of the kernel, and returns its directory in the cache.
 fn download(cache: &Path, packages: &[String], maker: Maker) -> Result<PathBuf, Error> {
     let kernels = kernels(cache);
@@ -375,46 +305,6 @@ pub fn found_in(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Option<Pa
 mod tests {
     use super::*;
     use expect_test::expect;
-
-    #[test]
-    fn metapackage_resolves_to_one_kernel() {
-        let image = |names: &[&str]| {
-            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-            concrete_image(&names)
-        };
-        let debian = image(&["linux-image-6.1.0-56-cloud-amd64"]);
-        assert_eq!(debian.as_deref(), Some("linux-image-6.1.0-56-cloud-amd64"));
-        let ubuntu = image(&["linux-base", "linux-image-6.8.0-31-generic"]);
-        assert_eq!(ubuntu.as_deref(), Some("linux-image-6.8.0-31-generic"));
-        assert_eq!(image(&[]), None);
-    }
-
-    #[test]
-    fn versions_of_the_distribution_are_suggested() {
-        let known = [
-            "linux-image-6.12.117+deb12-cloud-amd64",
-            "linux-image-6.12.117+deb12-amd64",
-            "linux-image-6.12.99+deb12-cloud-amd64",
-            "linux-image-6.1.0-56-cloud-amd64",
-            "linux-image-6.1.0-56-rt-amd64",
-            "linux-image-6.1.0-56-amd64-dbg",
-            "linux-image-amd64",
-        ];
-        let known = known.map(str::to_owned);
-        for (name, expected) in [
-            (
-                "6.12-x",
-                "choose from 6.12.117+deb12, 6.12.99+deb12, or sudo apt-get update",
-            ),
-            (
-                "7.1",
-                "choose from 6.12.117+deb12, 6.12.99+deb12, 6.1.0-56, or sudo apt-get update",
-            ),
-        ] {
-            assert_eq!(versions(name, &known), expected);
-        }
-        assert_eq!(versions("7.1", &[]), "sudo apt-get update");
-    }
 
     #[test]
     fn incomplete_download_is_not_used() {

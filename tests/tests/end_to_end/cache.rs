@@ -295,6 +295,19 @@ fn list_starts_each_program_once_and_none_with_a_warm_cache() {
 }
 
 #[test]
+fn plan_check_downloads_and_boots_nothing() {
+    let cached = Cached::new();
+    let place = &cached.place;
+    let _installed = record_calls(place, "apt-get");
+    let plan = trapline_tests::root().join("plans/kernels.toml");
+    let plan = plan.to_str().expect("path is UTF-8");
+    let checked = cached.run(&["plan", "check", plan]);
+    assert_eq!(checked.status, Some(0), "{checked:?}");
+    assert!(!place.path().join("calls").exists(), "{checked:?}");
+    assert!(!cached.snapshots().exists(), "{checked:?}");
+}
+
+#[test]
 fn run_checks_only_the_requested_environments() {
     let cached = Cached::new();
     let place = &cached.place;
