@@ -72,9 +72,9 @@ pub enum Options {
     Measuring,
     /// Every command that measures but `explain`, whose environments name these settings.
     Shares,
-    /// Those of [`Self::Measuring`], and `list`: the availability of environments depends on these files.
+    /// The commands of [`Self::Measuring`], and `list`: the availability of environments depends on these files.
     Part,
-    /// Those of [`Self::Part`], and `floor`: files of the simulated machine.
+    /// The commands of [`Self::Part`], and `floor`: files of the simulated machine.
     Machine,
     /// Defined with the commands, because the option has more values than the setting.
     Own,
