@@ -310,9 +310,13 @@ pub fn status_of(reports: &[Report]) -> Status {
         .unwrap_or(Status::Done)
 }
 
-/// Returns the status of a command with this summary.
+/// Returns the status of a command with this summary. An operation that failed in some boots has failed.
 pub fn status(summary: &Summary) -> Status {
-    let failed = |cell: &trapline_stats::Cell| matches!(cell.value, Value::Failed(_));
+    let failed = |cell: &trapline_stats::Cell| match &cell.value {
+        Value::Failed(_) => true,
+        Value::Measured(figure) => figure.boots_lost().is_some(),
+        Value::Skip(_) => false,
+    };
     if summary.has_failure(FailureKind::NotDeterministic) {
         Status::Undetermined
     } else if summary.cells.iter().any(failed) {

@@ -62,10 +62,14 @@ fn outcome(report: &Report, cell: &Cell) -> Outcome {
         Value::Failed(failure) => {
             Outcome::Failed(remark(failure.kind.name(), failure.reason.clone()))
         }
-        Value::Measured(_) => match required(report, cell) {
-            Some((Proof::NotMet, words)) => Outcome::Failed(remark("too-late", words)),
-            Some((Proof::NotProven, words)) => Outcome::Skipped(remark("not-proven", words)),
-            Some((Proof::Met, _)) | None => Outcome::Passed,
+        Value::Measured(figure) => match (figure.boots_lost(), required(report, cell)) {
+            (Some(lost), _) => {
+                let words = notes::describe(std::slice::from_ref(lost));
+                Outcome::Failed(remark(lost.name(), words))
+            }
+            (_, Some((Proof::NotMet, words))) => Outcome::Failed(remark("too-late", words)),
+            (_, Some((Proof::NotProven, words))) => Outcome::Skipped(remark("not-proven", words)),
+            (_, Some((Proof::Met, _)) | None) => Outcome::Passed,
         },
     }
 }

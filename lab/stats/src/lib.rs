@@ -170,6 +170,12 @@ impl Figure {
             _ => None,
         })
     }
+
+    /// Returns the flag of a figure that some boots did not give.
+    pub fn boots_lost(&self) -> Option<&Flag> {
+        let is_lost = |flag: &&Flag| matches!(flag, Flag::BootsLost { .. });
+        self.flags.iter().find(is_lost)
+    }
 }
 
 /// Work of a guest between the batches that prepared them, per operation: medians over boots.

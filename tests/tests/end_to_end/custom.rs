@@ -150,6 +150,47 @@ fn vmm_with_other_memory_is_reported() {
     }
 }
 
+/// The second of three boots gives no figure: the others do, and the run has failed.
+#[test]
+fn vmm_that_fails_in_one_start_of_three_fails_the_run() {
+    if !has_qemu("a VMM that fails sometimes") {
+        return;
+    }
+    let place = Place::new();
+    let script = place.path().join("vmm");
+    let text = "#!/bin/sh\necho >> \"$0.starts\"\n[ $(wc -l < \"$0.starts\") -ne 2 ] || exit 3\nexec \"$@\"\n";
+    write_program(&script, text);
+    let vmm = format!("{} {}", script.display(), qemu(TRANSLATED, "{image}"));
+    let store = place.store();
+    let stored = [
+        "--store",
+        store.to_str().expect("path is UTF-8"),
+        "--format",
+    ];
+    let words = [
+        "run",
+        "--env",
+        "custom",
+        "--workload",
+        "basic/getpid",
+        "--boots",
+        "3",
+        "--vmm",
+        &vmm,
+    ];
+    let result = place.run(&[&words[..], &stored, &["json"]].concat());
+    assert_eq!(result.status, Some(1), "{result:?}");
+    let json = result.json();
+    let cell = cell(&json, "custom", "getpid");
+    assert_eq!(cell["boots"], 2, "{json:#}");
+    let flags = cell["flags"].as_array().expect("a list");
+    assert!(flags.iter().any(|flag| flag == "boots-lost"), "{json:#}");
+    let junit = place.run(&[&["show"][..], &stored, &["junit"]].concat());
+    assert!(junit.stdout.contains("failures=\"1\""), "{}", junit.stdout);
+    let expected = "type=\"boots-lost\"";
+    assert!(junit.stdout.contains(expected), "{}", junit.stdout);
+}
+
 #[test]
 fn hanging_vmm_on_the_simulated_machine_is_reported() {
     if !has_machine("a VMM that hangs on the simulated machine") {
