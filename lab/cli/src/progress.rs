@@ -19,7 +19,7 @@ pub struct Progress {
     is_hidden: bool,
     bar: Arc<Mutex<ProgressBar>>,
     /// Expected time, as text behind the elapsed time.
-    expected: OnceLock<String>,
+    expected: Arc<OnceLock<String>>,
     /// Boots that run, with their lines. Several run at once on exact clocks; the first of them is shown.
     running: Mutex<BTreeMap<BootKey, String>>,
     ticker: Option<Ticker>,
@@ -41,12 +41,16 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_millis(500);
 
 impl Ticker {
-    fn start(bar: Arc<Mutex<ProgressBar>>) -> Self {
+    fn start(bar: Arc<Mutex<ProgressBar>>, known: Arc<OnceLock<String>>) -> Self {
         let (stop, stopped) = mpsc::channel();
         let mut lines = Lines::new();
         let thread = std::thread::Builder::new().spawn(move || {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
+                // Until an earlier run of the request gives the expected time, the steps that are done do.
+                if known.get().is_none() {
+                    bar.set_prefix(expected(bar.elapsed(), bar.position(), bar.length()));
+                }
                 if !terminal::is_watched() {
                     if lines.is_due(Activity::title()) {
                         terminal::print_error(&line_of(&bar, lines.begin.elapsed()));
@@ -124,7 +128,7 @@ impl Progress {
         Self {
             is_hidden: quiet,
             bar: Arc::new(Mutex::new(ProgressBar::hidden())),
-            expected: OnceLock::new(),
+            expected: Arc::default(),
             running: Mutex::default(),
             ticker: None,
         }
@@ -133,7 +137,10 @@ impl Progress {
     /// Shows progress and activities such as downloads until the handler is dropped.
     pub fn watch(&mut self) {
         if !self.is_hidden {
-            self.ticker = Some(Ticker::start(Arc::clone(&self.bar)));
+            self.ticker = Some(Ticker::start(
+                Arc::clone(&self.bar),
+                Arc::clone(&self.expected),
+            ));
         }
     }
 
@@ -166,15 +173,6 @@ impl Progress {
         }
         if let Some(first) = running.values().next() {
             self.bar().set_message(first.clone());
-        }
-    }
-
-    /// Counts a step as done. Until an earlier run of the request gives the expected time, the steps that are done do.
-    fn step_done(&self) {
-        let bar = self.bar();
-        bar.inc(1);
-        if self.expected.get().is_none() {
-            bar.set_prefix(expected(bar.elapsed(), bar.position(), bar.length()));
         }
     }
 
@@ -235,10 +233,10 @@ impl EventHandler for Progress {
                     .set_message(terminal::printable(&line).into_owned());
             }
             RunEvent::BootDone(boot) => {
-                self.step_done();
+                self.bar().inc(1);
                 self.show_boot(boot, None);
             }
-            RunEvent::StepDone => self.step_done(),
+            RunEvent::StepDone => self.bar().inc(1),
             RunEvent::Finished => self.bar().finish_and_clear(),
         }
     }
@@ -248,7 +246,7 @@ fn of_seconds(time: Duration) -> String {
     format!(" of ~{}s", time.as_secs().max(1))
 }
 
-/// Returns the expected time of all steps, which take as long as those that are done.
+/// Returns the expected time of all steps, which take as long as those that are done did until now.
 fn expected(elapsed: Duration, done: u64, of: Option<u64>) -> String {
     match of {
         Some(of) if done > 0 && done < of => of_seconds(elapsed.mul_f64(of as f64 / done as f64)),
