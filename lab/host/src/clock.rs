@@ -127,10 +127,7 @@ fn announced() -> Option<f64> {
 
 /// Returns eax, ebx, ecx and edx of a leaf.
 fn cpuid(leaf: u32) -> [u32; 4] {
-    // Newer compilers declare it safe.
-    #[allow(unused_unsafe)]
-    // SAFETY: all x86-64 processors have CPUID; it has no side effects.
-    let result = unsafe { core::arch::x86_64::__cpuid(leaf) };
+    let result = core::arch::x86_64::__cpuid(leaf);
     [result.eax, result.ebx, result.ecx, result.edx]
 }
 

@@ -138,14 +138,22 @@ pub fn continue_run(
     finish(store, number, context)
 }
 
+/// Returns the finished runs before `run` of the same request, whatever its seed, the latest first.
+pub fn earlier_of_same<'a>(
+    runs: &'a [RunInfo],
+    run: &'a RunInfo,
+) -> impl Iterator<Item = &'a RunInfo> {
+    let request = request_text::without_seed(&run.request);
+    runs.iter().rev().filter(move |other| {
+        let is_earlier = other.id < run.id && other.finished_at.is_some();
+        is_earlier && request_text::without_seed(&other.request) == request
+    })
+}
+
 /// Returns the time that the last finished run of the same request took.
 fn expected(runs: &[RunInfo], number: RunId) -> Option<Duration> {
     let this = runs.iter().find(|run| run.id == number)?;
-    let request = request_text::without_seed(&this.request);
-    let mut earlier = runs.iter().rev().filter(|run| run.id < number);
-    let same = earlier.find(|run| {
-        run.finished_at.is_some() && request_text::without_seed(&run.request) == request
-    })?;
+    let same = earlier_of_same(runs, this).next()?;
     let milliseconds = same.finished_at?.saturating_sub(same.started_at);
     Some(Duration::from_millis(milliseconds))
 }

@@ -29,6 +29,13 @@ fn our_vmm() -> String {
     )
 }
 
+/// Returns the command of a script with this text that starts `vmm`.
+fn behind_script(place: &Place, text: &str, vmm: &str) -> String {
+    let script = place.path().join("vmm");
+    write_program(&script, text);
+    format!("{} {vmm}", script.display())
+}
+
 /// Runs `trapline run` with one short boot in `environments`.
 fn run(place: &Place, environments: &str, vmm: &str, workload: &str) -> CommandOutput {
     let store = place.store();
@@ -157,10 +164,8 @@ fn vmm_that_fails_in_one_start_of_three_fails_the_run() {
         return;
     }
     let place = Place::new();
-    let script = place.path().join("vmm");
     let text = "#!/bin/sh\necho >> \"$0.starts\"\n[ $(wc -l < \"$0.starts\") -ne 2 ] || exit 3\nexec \"$@\"\n";
-    write_program(&script, text);
-    let vmm = format!("{} {}", script.display(), qemu(TRANSLATED, "{image}"));
+    let vmm = behind_script(&place, text, &qemu(TRANSLATED, "{image}"));
     let store = place.store();
     let stored = [
         "--store",
@@ -219,10 +224,8 @@ fn script_before_a_vmm_is_no_part_of_the_boot() {
         return;
     }
     let place = Place::new();
-    let script = place.path().join("vmm");
     let text = "#!/bin/sh -e\n: > \"$HOME/started\"\nexec \"$@\"\n";
-    write_program(&script, text);
-    let vmm = format!("{} {}", script.display(), our_vmm());
+    let vmm = behind_script(&place, text, &our_vmm());
     let workload = "exits/port-out,boot/first-instruction";
     let json = run(&place, "sim/kvm,sim/custom", &vmm, workload).json();
     for (operation, tolerance) in [("port-out", 0.01), ("first-instruction", 0.25)] {

@@ -4,7 +4,8 @@ use super::stored::{common, match_runs};
 use crate::show;
 use trapline_model::names;
 use trapline_report::figures;
-use trapline_runner::{request_text, Failure};
+use trapline_runner::run::earlier_of_same;
+use trapline_runner::Failure;
 use trapline_stats::compare::Row;
 use trapline_stats::verdict::{Design, Settings, Verdict};
 use trapline_store::{Run, RunInfo, Store};
@@ -49,13 +50,8 @@ enum Change {
     Some(String),
 }
 
-fn latest_of_same<'a>(runs: &'a [RunInfo], run: &RunInfo) -> Option<&'a RunInfo> {
-    let request = request_text::without_seed(&run.request);
-    runs.iter().rev().find(|other| {
-        let is_complete = other.finished_at.is_some() && other.boots > 0;
-        let is_same = request_text::without_seed(&other.request) == request;
-        other.id < run.id && is_complete && is_same
-    })
+fn latest_of_same<'a>(runs: &'a [RunInfo], run: &'a RunInfo) -> Option<&'a RunInfo> {
+    earlier_of_same(runs, run).find(|other| other.boots > 0)
 }
 
 fn sentence(rows: &[Row], earlier: &RunInfo) -> Option<Change> {
@@ -100,7 +96,7 @@ mod tests {
     use std::collections::BTreeMap;
     use trapline_abi::Op;
     use trapline_model::EnvironmentId;
-    use trapline_stats::verdict::{Assessment, Method};
+    use trapline_stats::verdict::Assessment;
     use trapline_stats::{Cell, Value};
     use trapline_store::RunId;
 
@@ -145,21 +141,7 @@ mod tests {
         };
         let assessment = Assessment {
             verdict,
-            effect,
-            interval: None,
-            decisive: None,
-            p: None,
-            q: None,
-            p_equivalent: None,
-            q_equivalent: None,
-            within_margin: verdict == Verdict::Equivalent,
-            tail: None,
-            method: Method::Digits,
-            blocks: 1,
-            boots: (1, 1),
-            unmatched: (0, 0),
-            spread: None,
-            required: None,
+            ..Assessment::of_digits(effect, verdict == Verdict::Equivalent, (1, 1))
         };
         Row {
             op,

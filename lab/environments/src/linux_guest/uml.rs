@@ -93,12 +93,7 @@ fn check_extended_state(bytes: u32) -> Result<(), Error> {
 
 /// Returns the size of the extended registers that the host's kernel uses, in bytes (Intel SDM volume 1, 13.2).
 fn extended_state() -> u32 {
-    // Newer compilers declare it safe.
-    #[allow(unused_unsafe)]
-    // SAFETY: all x86-64 processors have CPUID; it has no side effects.
-    unsafe {
-        core::arch::x86_64::__cpuid_count(0xd, 0).ebx
-    }
+    core::arch::x86_64::__cpuid_count(0xd, 0).ebx
 }
 
 /// Returns facts known before it is started.

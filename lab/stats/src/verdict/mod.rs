@@ -165,3 +165,31 @@ pub struct Assessment {
     /// Boots that would settle an unsure operation.
     pub required: Option<RequiredBoots>,
 }
+
+impl Assessment {
+    /// Returns the assessment of two exact figures with `boots` of A and of B: without any uncertainty, changed unless the
+    /// effect is within the margin.
+    pub fn of_digits(effect: f64, within_margin: bool, boots: (usize, usize)) -> Self {
+        Self {
+            verdict: match within_margin {
+                true => Verdict::Equivalent,
+                false => Verdict::Changed,
+            },
+            effect,
+            interval: None,
+            decisive: None,
+            p: None,
+            q: None,
+            p_equivalent: None,
+            q_equivalent: None,
+            within_margin,
+            tail: None,
+            method: Method::Digits,
+            blocks: boots.0.min(boots.1),
+            boots,
+            unmatched: (0, 0),
+            spread: None,
+            required: None,
+        }
+    }
+}

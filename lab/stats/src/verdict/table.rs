@@ -177,27 +177,7 @@ fn exact(a: (f64, usize), b: (f64, usize), settings: &Settings) -> Assessment {
     let is_same = same_digits(a.0, b.0);
     let effect = if is_same { 1.0 } else { b.0 / a.0 };
     let within_margin = is_within(effect, settings);
-    Assessment {
-        verdict: match within_margin {
-            true => Verdict::Equivalent,
-            false => Verdict::Changed,
-        },
-        effect,
-        interval: None,
-        decisive: None,
-        p: None,
-        q: None,
-        p_equivalent: None,
-        q_equivalent: None,
-        within_margin,
-        tail: None,
-        method: Method::Digits,
-        blocks: a.1.min(b.1),
-        boots: (a.1, b.1),
-        unmatched: (0, 0),
-        spread: None,
-        required: None,
-    }
+    Assessment::of_digits(effect, within_margin, (a.1, b.1))
 }
 
 fn is_within(effect: f64, settings: &Settings) -> bool {
