@@ -216,14 +216,19 @@ fn hint(run: &Run, store: &StoreOptions) -> String {
     if run.info.id == RunId::UNSTORED {
         return String::new();
     }
-    let store = store.file.as_ref();
-    let store = store.map_or_else(String::new, |file| {
-        format!(" --store {}", quoted(&file.to_string_lossy()))
-    });
     format!(
-        "\nEverything: trapline show --run {}{store} --all\n",
-        run.info.id
+        "\nEverything: trapline show --run {}{} --all\n",
+        run.info.id,
+        store_words(store)
     )
+}
+
+/// Returns the option of a printed command for the store, after a space, if it is not the usual one.
+pub fn store_words(store: &StoreOptions) -> String {
+    let file = store.file.as_ref();
+    file.map_or_else(String::new, |file| {
+        format!(" --store {}", quoted(&file.to_string_lossy()))
+    })
 }
 
 /// Returns the status of the command that measured a run whose results have `status`: nothing measured is no success

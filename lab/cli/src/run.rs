@@ -87,7 +87,7 @@ fn finish(
     let reports = outcome::reports(run);
     let output = &args.output;
     let since = match output.is_brief() && run.info.boots > 0 {
-        true => compare::since(store, run)?,
+        true => compare::since(store, run, &args.run_options.store)?,
         false => None,
     };
     outcome::print_run(run, &reports, output, &args.run_options.store, since)?;

@@ -1,13 +1,15 @@
 //! The change of a run since the latest earlier one of the same configuration.
 
 use super::stored::{common, match_runs};
-use crate::show;
+use crate::args::StoreOptions;
+use crate::outcome::store_words;
+use crate::{show, terminal};
 use trapline_model::names;
 use trapline_report::figures;
 use trapline_runner::run::earlier_of_same;
 use trapline_runner::Failure;
 use trapline_stats::compare::Row;
-use trapline_stats::verdict::{Design, Settings, Verdict};
+use trapline_stats::verdict::{Assessment, Design, Settings, Verdict};
 use trapline_store::{Run, RunInfo, Store};
 
 /// Most changed operations that are named.
@@ -18,7 +20,11 @@ const MOST_NAMED: usize = 3;
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn since(store: &mut Store, run: &Run) -> Result<Option<String>, Failure> {
+pub fn since(
+    store: &mut Store,
+    run: &Run,
+    options: &StoreOptions,
+) -> Result<Option<String>, Failure> {
     let runs = store.runs()?;
     let Some(earlier) = latest_of_same(&runs, &run.info) else {
         return Ok(None);
@@ -33,12 +39,20 @@ pub fn since(store: &mut Store, run: &Run) -> Result<Option<String>, Failure> {
     let Some(sentence) = sentence(&rows, earlier) else {
         return Ok(None);
     };
-    let command = format!("trapline compare {} {}", earlier.id, run.info.id);
+    let command = format!(
+        "trapline compare {} {}{}",
+        earlier.id,
+        run.info.id,
+        store_words(options)
+    );
     Ok(Some(match sentence {
         Change::None(text) => text,
         Change::Some(text) => {
             let remark = remarks.first().map(|it| format!("\n{it}"));
-            format!("{text}{}\nDetails: {command}", remark.unwrap_or_default())
+            let text = text + &remark.unwrap_or_default();
+            // A command is not wrapped, so that it can be pasted.
+            let text = textwrap::fill(&text, terminal::width());
+            format!("{text}\nDetails: {command}")
         }
     }))
 }
@@ -54,15 +68,31 @@ fn latest_of_same<'a>(runs: &'a [RunInfo], run: &'a RunInfo) -> Option<&'a RunIn
     earlier_of_same(runs, run).find(|other| other.boots > 0)
 }
 
+/// Returns whether a figure changed: on an exact clock, where the effect is 1 only for equal digits, by any digit.
+fn is_changed(row: &Row, assessment: &Assessment) -> bool {
+    match row.clock().is_exact() {
+        true => assessment.effect != 1.0,
+        false => assessment.verdict == Verdict::Changed,
+    }
+}
+
+/// Returns the ratio, or a percentage of two digits if it is below a tenth.
+fn change(effect: f64) -> String {
+    let percent = (effect - 1.0) * 100.0;
+    if percent.abs() >= 10.0 {
+        return figures::times(effect);
+    }
+    let decimals = (1.0 - percent.abs().log10().floor()).clamp(0.0, 9.0) as usize;
+    format!("{percent:+.decimals$}%")
+}
+
 fn sentence(rows: &[Row], earlier: &RunInfo) -> Option<Change> {
     let certain = rows.iter().filter_map(|row| {
         let assessment = row.outcome.as_ref().ok()?;
         (assessment.verdict != Verdict::Unsure).then_some((row, assessment))
     });
     let certain: Vec<_> = certain.collect();
-    let changed = certain
-        .iter()
-        .filter(|(_, it)| it.verdict == Verdict::Changed);
+    let changed = certain.iter().filter(|(row, it)| is_changed(row, it));
     let changed: Vec<_> = changed.collect();
     let since = format!(
         "since run {}, {}",
@@ -76,7 +106,7 @@ fn sentence(rows: &[Row], earlier: &RunInfo) -> Option<Change> {
         (all, count) => {
             let named = changed.iter().take(MOST_NAMED).map(|(row, it)| {
                 let (id, op) = (row.b.environment, names::path(row.op));
-                format!("{id} {op} {}", figures::times(it.effect))
+                format!("{id} {op} {}", change(it.effect))
             });
             let mut named: Vec<String> = named.collect();
             if count > MOST_NAMED {
@@ -96,7 +126,6 @@ mod tests {
     use std::collections::BTreeMap;
     use trapline_abi::Op;
     use trapline_model::EnvironmentId;
-    use trapline_stats::verdict::Assessment;
     use trapline_stats::{Cell, Value};
     use trapline_store::RunId;
 
@@ -165,6 +194,17 @@ mod tests {
         let some = "Changed since run 7, 2000-02-29T00:00:00Z: 1 of 2 figures: sim/kvm exits/port-out 1.25×";
         let some = Change::Some(some.to_owned());
         assert_eq!(sentence(&[unsure, equal, changed.clone()]), Some(some));
+        for (effect, expected) in [
+            (1.0028, "+0.28%"),
+            (0.999_961, "-0.0039%"),
+            (1.061, "+6.1%"),
+        ] {
+            let digits = row(Op::PortOut, effect, Verdict::Equivalent);
+            let Some(Change::Some(text)) = sentence(&[digits]) else {
+                panic!("{effect} is a change on an exact clock");
+            };
+            assert!(text.ends_with(expected), "{text}");
+        }
         let many = [&changed; 5].map(Clone::clone);
         let Some(Change::Some(many)) = sentence(&many) else {
             panic!("five figures changed");
