@@ -14,7 +14,7 @@ const BLOCK: usize = 1 << 20;
 const MOST_BLOCKS: usize = 512;
 
 /// Allocations in one batch of `malloc-1m`.
-const BLOCKS_PER_BATCH: u32 = 8;
+pub const BLOCKS_PER_BATCH: u32 = 8;
 
 /// Blocks that `first-touch-4k` touches without recording them.
 const WARM_UP_BLOCKS: usize = 1;
@@ -134,10 +134,7 @@ fn malloc<S: System>(bench: &mut Bench<'_, S>, blocks: &mut Blocks) {
     let mut samples = 0;
     blocks.add_batch(bench.system);
     bench.begin(op, 0);
-    while samples < batches {
-        if !malloc_batch(bench, blocks) {
-            break;
-        }
+    while bench.continues(samples, batches) && malloc_batch(bench, blocks) {
         samples += 1;
     }
     match samples {
@@ -164,10 +161,13 @@ fn first_touch<S: System>(bench: &mut Bench<'_, S>, blocks: &[Option<Block>]) {
     bench.begin(op, bench.loop_cost());
     let mut samples = 0;
     for block in targets.iter().flatten() {
+        if !bench.continues(samples, u32::MAX) {
+            break;
+        }
         bench.timed(op, |_| (touch(block, samples), ()));
         samples += 1;
     }
-    match verify(targets) {
+    match verify(&targets[..samples as usize]) {
         _ if samples == 0 => bench.fail(op, "memory is too small for two blocks of 1 MiB"),
         Ok(sum) => bench.end(op, samples, sum),
         Err(reason) => bench.fail(op, reason),

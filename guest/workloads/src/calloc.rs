@@ -1,9 +1,10 @@
 //! Allocation of memory that is zero.
 //!
-//! A batch allocates 8 MiB in blocks of one size. Before it the system may zero memory while it is idle, which is
+//! A batch allocates 2 MiB in blocks of one size. Before it the system may zero memory while it is idle, which is
 //! timed apart ([`Record::Idle`]). After it every byte of the blocks must be zero, and is overwritten before they
 //! are released, so that released memory is allocated again only if it was zeroed.
 
+use crate::basic::BLOCKS_PER_BATCH;
 use crate::measure::{ensure, ticks, Bench};
 use crate::system::{Block, Reason, System};
 use core::hint::black_box;
@@ -11,7 +12,7 @@ use core::slice;
 use trapline_abi::{Op, Record};
 
 /// Bytes that a batch allocates.
-const BATCH: usize = 8 << 20;
+const BATCH: usize = 2 << 20;
 
 /// Bytes of the smallest block.
 const SMALLEST: usize = 64 << 10;
@@ -37,20 +38,22 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     }
 }
 
-/// Records as many batches as `malloc-1m`, after one that executes everything for the first time.
+/// Records at most as many batches as `malloc-1m`, after one that executes everything for the first time.
 fn measure<S: System>(bench: &mut Bench<'_, S>, op: Op, size: usize) {
     let mut held: Blocks = [None; BATCH / SMALLEST];
     let held = &mut held[..BATCH / size];
-    let samples = (bench.job.blocks / (BATCH >> 20) as u32).max(1);
+    let wanted = (bench.job.blocks / BLOCKS_PER_BATCH).max(1);
     let mut verified = bench.warm_up(|bench| batch(bench, op, size, held).map(drop));
     bench.begin(op, 0);
     let mut idle = Idle::default();
-    for _ in 0..samples {
+    let mut samples = 0;
+    while bench.continues(samples, wanted) {
         let prepared = verified.and_then(|()| batch(bench, op, size, held));
         verified = prepared.map(|more| {
             idle.ticks += more.ticks;
             idle.bytes += more.bytes;
         });
+        samples += 1;
     }
     let Idle { ticks, bytes } = idle;
     if bytes != 0 {
@@ -80,7 +83,7 @@ fn batch<S: System>(
         // SAFETY: allocated in this batch, taken out of the table here, and no longer used.
         unsafe { bench.system.release(block) };
     }
-    ensure(is_complete, "memory is too small for 8 MiB of blocks")?;
+    ensure(is_complete, "memory is too small for 2 MiB of blocks")?;
     ensure(is_zero, "an allocated byte is not zero")?;
     Ok(Idle { ticks, bytes })
 }

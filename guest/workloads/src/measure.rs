@@ -22,6 +22,9 @@ const MOST_REPETITIONS: u64 = 1 << 30;
 /// kernel.
 const CONFIRMATIONS: u32 = 3;
 
+/// Fewest batches of an operation that has exceeded its budget.
+const FEWEST_BATCHES: u32 = 3;
+
 /// Maximum wait of [`Bench::await_interrupt`], in ticks. Longer than the period of a kernel with
 /// HZ=100 if an instruction takes a nanosecond.
 const LONGEST_WAIT: u64 = 1 << 24;
@@ -76,6 +79,8 @@ pub struct Bench<'a, S> {
     counting: u64,
     /// Exits during all batches so far.
     exits: Option<u64>,
+    /// Begin of the current operation, in ticks.
+    begun: u64,
     /// Batches are not recorded, see [`Self::warm_up`].
     warming_up: bool,
     /// No interrupt occurred for [`LONGEST_WAIT`].
@@ -91,6 +96,7 @@ impl<'a, S: System> Bench<'a, S> {
             cost: Calibration::default(),
             counting: 0,
             exits: None,
+            begun: 0,
             warming_up: false,
             has_no_interrupts: false,
         }
@@ -122,15 +128,17 @@ impl<'a, S: System> Bench<'a, S> {
         let per_turn = last.as_ref().map_or(1, |work| work.count / repetitions);
         self.begin(op, self.cost.turns / per_turn.max(1));
         let mut verified = last.map(drop);
-        for _ in 0..self.job.batches {
+        let mut recorded = 0;
+        while self.continues(recorded, self.job.batches) {
             let work = self.timed(op, |system| {
                 let work = batch(system, repetitions);
                 (work.count, work)
             });
             verified = verified.and(verify(self.system, work));
+            recorded += 1;
         }
         match verified {
-            Ok(()) => self.end(op, self.job.batches, u64::from(op.number())),
+            Ok(()) => self.end(op, recorded, u64::from(op.number())),
             Err(reason) => self.fail(op, reason),
         }
     }
@@ -251,6 +259,14 @@ impl<'a, S: System> Bench<'a, S> {
     pub fn begin(&mut self, op: Op, loop_cost: u64) {
         self.begin_at_cost(op, self.cost.batch, loop_cost);
         self.await_interrupt();
+        self.begun = ticks();
+    }
+
+    /// Returns true if another batch follows `recorded` ones: at most `wanted`, and no more than [`FEWEST_BATCHES`] after
+    /// [`Job::budget_ticks`].
+    pub fn continues(&self, recorded: u32, wanted: u32) -> bool {
+        let is_within_budget = || ticks().wrapping_sub(self.begun) < self.job.budget_ticks;
+        recorded < wanted && (recorded < FEWEST_BATCHES || is_within_budget())
     }
 
     /// Sends the begin of `op`, whose samples are times between two events.

@@ -204,12 +204,16 @@ fn faults<S: System>(
     batch: fn(&mut Bench<'_, S>, Op, &Block) -> Result<(), Reason>,
 ) {
     with_processes(bench, op, |bench| {
-        let batches = bench.job.batches;
         let warmed_up = bench.warm_up(|bench| on_fresh_block(bench, op, batch));
         bench.begin(op, bench.loop_cost());
-        let mut all = || (0..batches).try_for_each(|_| on_fresh_block(bench, op, batch));
-        match warmed_up.and_then(|()| all()) {
-            Ok(()) => bench.end(op, batches, PAGES),
+        let mut done = warmed_up;
+        let mut recorded = 0;
+        while done.is_ok() && bench.continues(recorded, bench.job.batches) {
+            done = on_fresh_block(bench, op, batch);
+            recorded += 1;
+        }
+        match done {
+            Ok(()) => bench.end(op, recorded, PAGES),
             Err(reason) => bench.fail(op, reason),
         }
     });

@@ -10,7 +10,7 @@ use trapline_abi::{Job, OpSet};
 /// Extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preset {
-    /// All environments within 150 s on two cores.
+    /// All environments of a default run within a minute on two cores.
     Quick,
     /// More boots, more and longer batches.
     Full,
@@ -36,6 +36,7 @@ pub(crate) struct Sizes {
     pub boot_launches: u32,
     batches: u32,
     batch_ticks: u64,
+    budget_ticks: u64,
     aligned: bool,
     pages: u32,
     blocks: u32,
@@ -44,16 +45,18 @@ pub(crate) struct Sizes {
     large_regions: u32,
 }
 
-/// Sizes for hardware: arrays exceed the caches.
+/// Sizes for hardware: arrays exceed the caches. An operation takes a tenth of a second at most, unless its shortest
+/// series of batches takes longer: on a hypervisor of another, a page fault can cost 100 times as much.
 const HARDWARE: Sizes = Sizes {
     guest: GuestConfig::DEFAULT,
     boot_launches: 2,
     batches: Job::EMPTY.batches,
     batch_ticks: Job::EMPTY.batch_ticks,
+    budget_ticks: 200_000_000,
     aligned: Job::EMPTY.aligned,
     pages: 65_536,
     blocks: 256,
-    doubles: 14_000_000,
+    doubles: 8_000_000,
     passes: Job::EMPTY.passes,
     large_regions: Job::EMPTY.large_regions,
 };
@@ -91,6 +94,7 @@ const COUNTED: Sizes = Sizes {
     boot_launches: 3,
     batches: 12,
     batch_ticks: 50_000,
+    budget_ticks: 80_000_000,
     aligned: true,
     ..TRANSLATED
 };
@@ -134,6 +138,8 @@ impl Sizes {
                 boot_launches: 5,
                 batches: 100,
                 batch_ticks: 10 * HARDWARE.batch_ticks,
+                budget_ticks: Job::EMPTY.budget_ticks,
+                doubles: 14_000_000.min(sizes.doubles * 7 / 4),
                 passes: 20,
                 large_regions: 3,
                 ..sizes
@@ -146,6 +152,7 @@ impl Sizes {
         let factor = 10_u64.pow(levels.saturating_sub(1) as u32);
         Self {
             batch_ticks: self.batch_ticks * factor,
+            budget_ticks: self.budget_ticks * factor,
             ..self
         }
     }
@@ -166,6 +173,7 @@ impl Sizes {
             run: operations,
             batches: self.batches,
             batch_ticks: self.batch_ticks,
+            budget_ticks: self.budget_ticks,
             aligned: self.aligned,
             pages: self.pages,
             blocks: self.blocks,

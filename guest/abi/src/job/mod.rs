@@ -49,6 +49,8 @@ pub struct Job {
     pub run: OpSet,
     /// Batches (samples) per operation.
     pub batches: u32,
+    /// Time after which an operation ends with fewer batches, in ticks. Sent only if it is limited.
+    pub budget_ticks: u64,
     /// Minimum length of a batch, in ticks.
     pub batch_ticks: u64,
     /// Starts each operation right after a timer interrupt of the host kernel, and the first one
@@ -117,6 +119,7 @@ impl Job {
     pub const EMPTY: Job = Job {
         run: 0,
         batches: 30,
+        budget_ticks: u64::MAX,
         batch_ticks: 200_000,
         aligned: false,
         pages: 65_536,
@@ -176,6 +179,7 @@ impl Job {
         match key {
             "run" => self.run = parse_selection(value)?,
             "batches" => self.batches = value.parse().ok()?,
+            "budget-ticks" => self.budget_ticks = value.parse().ok()?,
             "batch-ticks" => self.batch_ticks = value.parse().ok()?,
             "aligned" => self.aligned = flag(value)?,
             "pages" => self.pages = value.parse().ok()?,
@@ -309,6 +313,9 @@ impl fmt::Display for Job {
 impl Job {
     /// Writes what only some guests have.
     fn write_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.budget_ticks != u64::MAX {
+            write!(f, " trapline.budget-ticks={}", self.budget_ticks)?;
+        }
         if self.cpus != 1 {
             write!(f, " trapline.cpus={}", self.cpus)?;
         }

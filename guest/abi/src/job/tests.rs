@@ -5,7 +5,7 @@ use std::string::ToString;
 
 /// Words that a job leaves out if they have their default.
 const DEFAULTS: &str =
-    "end period large-regions disk requests file-mib cpus wake zeroing isolation transport build";
+    "budget-ticks end period large-regions disk requests file-mib cpus wake zeroing isolation transport build";
 
 #[test]
 fn a_job_is_equal_after_formatting_and_parsing() {
@@ -29,6 +29,7 @@ fn a_job_is_equal_after_formatting_and_parsing() {
         card: true,
         receiver: true,
         batches: 7,
+        budget_ticks: 80_000_000,
         aligned: true,
         large_regions: 3,
         expiries: 2048,

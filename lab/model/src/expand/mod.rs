@@ -37,7 +37,7 @@ const COUNTED_FILE_MIB: u32 = 8;
 pub struct Plan {
     /// The seed it was expanded from.
     pub seed: u64,
-    /// The boots, those on the wall clock first.
+    /// The boots, those on exact clocks first.
     pub boots: Vec<PlannedBoot>,
     /// Configurations that cannot be measured on this host, in table order.
     pub left_out: Vec<Config>,
@@ -122,8 +122,8 @@ pub fn expand(request: &Request) -> Plan {
     }
     let mut boots = Vec::new();
     if request.operations != 0 {
-        wall_blocks(request, &wall, &mut boots);
         insn_blocks(request, &insn, &mut boots);
+        wall_blocks(request, &wall, &mut boots);
     }
     Plan {
         seed: request.seed,
@@ -251,9 +251,9 @@ fn operations(request: &Request, replicate: u32, purpose: Purpose) -> OpSet {
     request.operations & known_operations() & !left_out
 }
 
+/// Adds the boots of exact clocks, whose blocks have the numbers after those of the wall clock.
 fn insn_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoot>) {
-    let first_block = boots.last().map_or(0, |boot| boot.block + 1);
-    for (block, config) in (first_block..).zip(configs) {
+    for (block, config) in (wall_boots(request)..).zip(configs) {
         for replicate in 0..request.exact_boots {
             let purpose = if replicate == 0 {
                 Purpose::Exact
