@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trapline_environments::{Activity, Progress as GuestProgress};
-use trapline_model::{names, Clock, Config, PlannedBoot};
+use trapline_model::{names, Clock, Config, Observation, PlannedBoot};
 use trapline_protocol::Window;
-use trapline_report::figures;
+use trapline_report::{figures, first_sentence};
 use trapline_runner::{EventHandler, RunEvent};
 
 /// Handles events.
@@ -22,11 +22,38 @@ pub struct Progress {
     expected: Arc<OnceLock<String>>,
     /// Boots that run, with their lines. Several run at once on exact clocks; the first of them is shown.
     running: Mutex<BTreeMap<BootKey, String>>,
+    /// What the boots so far say, if it is to be told.
+    findings: Option<Mutex<Findings>>,
+    begin: Instant,
     ticker: Option<Ticker>,
 }
 
 /// Replicate and configuration of a boot.
 type BootKey = (u32, Config);
+
+/// Observations with default settings, and the sentence that they last gave.
+#[derive(Default)]
+struct Findings {
+    observations: Vec<Observation>,
+    told: String,
+}
+
+impl Findings {
+    /// Adds an observation. Returns the first sentence of all of them, if it is a new one.
+    fn add(&mut self, observation: &Observation) -> Option<&str> {
+        if !observation.overrides.is_default() {
+            return None;
+        }
+        self.observations.push(observation.clone());
+        let cells = trapline_stats::summarise(&self.observations).cells;
+        let sentence = first_sentence(&cells)?;
+        if sentence == self.told {
+            return None;
+        }
+        self.told = sentence;
+        Some(&self.told)
+    }
+}
 
 /// Thread that shows activities, and without a terminal the progress as lines. Dropping it ends the thread.
 struct Ticker {
@@ -130,7 +157,29 @@ impl Progress {
             bar: Arc::new(Mutex::new(ProgressBar::hidden())),
             expected: Arc::default(),
             running: Mutex::default(),
+            findings: None,
+            begin: Instant::now(),
             ticker: None,
+        }
+    }
+
+    /// From now on tells what the boots so far say, whenever it changes.
+    pub fn tell_findings(&mut self) {
+        self.findings = Some(Mutex::default());
+    }
+
+    fn tell(&self, observation: &Observation) {
+        let Some(findings) = &self.findings else {
+            return;
+        };
+        let mut findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(sentence) = findings.add(observation) else {
+            return;
+        };
+        let text = outcome::style().text(&format!("so far: {sentence}"));
+        match terminal::is_watched() {
+            true => self.bar().println(terminal::printable(&text)),
+            false => terminal::print_error(&format!("{}s: {text}", self.begin.elapsed().as_secs())),
         }
     }
 
@@ -236,6 +285,7 @@ impl EventHandler for Progress {
                 self.bar().inc(1);
                 self.show_boot(boot, None);
             }
+            RunEvent::Observed(observation) => self.tell(observation),
             RunEvent::StepDone => self.bar().inc(1),
             RunEvent::Finished => self.bar().finish_and_clear(),
         }
@@ -306,6 +356,38 @@ mod tests {
         assert!(lines.is_due(boots()));
         lines.last -= LINE_INTERVAL;
         assert!(lines.is_due(boots()));
+    }
+
+    #[test]
+    fn each_new_sentence_of_the_boots_so_far_is_told_once() {
+        use trapline_model::testing::{batches, boot, measured};
+        use trapline_model::EnvironmentId;
+        let mut findings = Findings::default();
+        let mut add = |environment, replicate, cost| {
+            let exits = measured(batches(&[cost, cost], 1));
+            let observation = boot(environment, replicate, [(trapline_abi::Op::PortOut, exits)]);
+            findings.add(&observation).map(str::to_owned)
+        };
+        let (ours, qemu) = (EnvironmentId::SIM_KVM, EnvironmentId::SIM_QEMU_KVM);
+        let told = [
+            add(ours, 0, 100),
+            add(ours, 1, 100),
+            add(qemu, 0, 200),
+            add(qemu, 1, 200),
+        ];
+        expect_test::expect![[r#"
+            [
+                Some(
+                    "An exit costs 100 instructions in trapline-vmm.",
+                ),
+                None,
+                None,
+                Some(
+                    "In instructions (AMD) a port write costs 2.00 times as much in QEMU as in trapline-vmm.",
+                ),
+            ]
+        "#]]
+        .assert_debug_eq(&told);
     }
 
     #[test]

@@ -75,6 +75,11 @@ impl Session {
         })
     }
 
+    /// From now on tells what the boots of a run so far say.
+    pub fn tell_findings(&mut self) {
+        self.progress.tell_findings();
+    }
+
     /// Warns of load on the host, if the wall clock is to be measured.
     pub fn warn_of_load(&self, configs: &[Config], quiet: bool) {
         let is_wall = |config: &Config| !config.environment.clock().is_exact();

@@ -45,6 +45,7 @@ mod timelines;
 pub use document::style::Style;
 pub use document::{render, Document, Format};
 pub use family::Family;
+pub use findings::first_sentence;
 pub use irq::{verdicts, Verdict};
 pub use plot::plot;
 pub use report::{CoTenant, Optimisation, Report};

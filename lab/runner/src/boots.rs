@@ -6,7 +6,7 @@ use crate::affinity::pin_to_one_cpu;
 use crate::boot::{BootResult, Execution};
 use crate::concurrent;
 use crate::context::RunContext;
-use crate::event::RunEvent;
+use crate::event::{EventHandler, RunEvent};
 use crate::failure::Failure;
 use crate::options::BootOptions;
 use crate::sink::ObservationSink;
@@ -15,7 +15,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
-use trapline_model::{Clock, Plan, PlannedBoot};
+use trapline_model::{Clock, Config, Observation, Plan, PlannedBoot};
 
 /// Executes all boots of `plan` and passes their observations to `sink`.
 ///
@@ -29,9 +29,27 @@ pub fn execute(
 ) -> Result<(), Failure> {
     let boots = plan.boots.len();
     context.events.handle(RunEvent::Started { boots });
-    let executed = Execution { context, options }.execute(plan, sink);
+    let events = context.events;
+    let executed = Execution { context, options }.execute(plan, &mut Announcing { events, sink });
     context.events.handle(RunEvent::Finished);
     executed
+}
+
+/// A sink that announces each observation as an event before it passes it on.
+struct Announcing<'a> {
+    events: &'a dyn EventHandler,
+    sink: &'a mut dyn ObservationSink,
+}
+
+impl ObservationSink for Announcing<'_> {
+    fn observed(&mut self, observation: Observation) -> Result<(), Failure> {
+        self.events.handle(RunEvent::Observed(&observation));
+        self.sink.observed(observation)
+    }
+
+    fn skipped(&mut self, config: &Config, reason: &str) -> Result<(), Failure> {
+        self.sink.skipped(config, reason)
+    }
 }
 
 impl Execution<'_> {

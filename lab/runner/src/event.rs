@@ -4,7 +4,7 @@ use std::time::Duration;
 use trapline_environments::Progress;
 use trapline_model::kernel_build::Column;
 use trapline_model::packets::PlannedTrial;
-use trapline_model::{EnvironmentId, PlannedBoot};
+use trapline_model::{EnvironmentId, Observation, PlannedBoot};
 
 /// A step of a run.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,8 @@ pub enum RunEvent<'a> {
     TaskStarted(&'a str),
     /// A boot is over.
     BootDone(&'a PlannedBoot),
+    /// A boot was observed. Precedes its storage.
+    Observed(&'a Observation),
     /// A build or a trial is over.
     StepDone,
     /// The run or the task is over.

@@ -78,6 +78,17 @@ pub fn all(report: &Report, cells: &[Cell]) -> Vec<Finding> {
     }
 }
 
+/// Returns the first certain sentence about cells without interrupts, as soon as there is one.
+pub fn first_sentence(cells: &[Cell]) -> Option<String> {
+    let mut compared = Clock::ALL
+        .into_iter()
+        .flat_map(|clock| of_clock(cells, clock));
+    let is_certain = |finding: &Finding| finding.kind != Kind::Unsure;
+    let certain = compared.find(is_certain);
+    let certain = certain.or_else(|| Some(only::finding(cells)).filter(is_certain));
+    certain.map(|finding| finding.title)
+}
+
 /// Returns the latest interrupt of a clock.
 fn latest(report: &Report, clock: Clock) -> Option<Finding> {
     let here = report.interrupts.iter().filter(|one| one.clock == clock);
