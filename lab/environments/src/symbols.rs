@@ -5,11 +5,12 @@
 use crate::bochs::LinuxMachine;
 use crate::custom_vmm;
 use crate::sim::{self, Contents};
+use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 use trapline_host::cache::{Kind, INCOMPLETE};
 use trapline_host::process::Command;
-use trapline_host::{Error, GuestImage, Limits};
+use trapline_host::{hexadecimal, Activity, Error, GuestImage, Limits};
 use trapline_model::{Clock, EnvironmentId, GuestConfig};
 use trapline_sim::kernel::{chosen, Maker};
 use trapline_sim::machine::SimMachine;
@@ -73,21 +74,54 @@ pub fn locate(
     cached_or(settings, &machine.key()?, || {
         let (script, expected) = listing_script(contents.as_ref());
         let outputs = run_script(&machine, &script, expected, limits)?.0;
+        let mut all = addresses(outputs, Vec::new())?;
         let nested = (1..=contents.hosts().len())
-            .map(|level| nested_symbols(&machine, contents.as_ref(), level, limits));
-        addresses(outputs, nested.collect::<Result<_, _>>()?)
+            .map(|level| nested_symbols(&machine, contents.as_ref(), level, &all.kernel, limits));
+        all.nested_kernels = nested.collect::<Result<_, _>>()?;
+        Ok(all)
     })
 }
 
-/// Returns the symbols of the kernel of the guest at `level`.
+/// Returns the symbols of the kernel of the guest at `level`. Only those of its modules are listed if the others are those
+/// of `outer`, the kernel of the machine: each byte is an exit of every level.
 fn nested_symbols(
     machine: &SimMachine,
     contents: &dyn Contents,
     level: usize,
+    outer: &str,
+    limits: &Limits,
+) -> Result<String, Error> {
+    let list = |command| listed_at(level, command, machine, contents, limits);
+    let listed = list(Command::new(SYMBOLS).arg("--modules"))?;
+    let (kernel, known) = kernel_alone(outer);
+    match listed.split_once('\n') {
+        Some((hash, modules)) if hash == known => Ok(kernel + modules),
+        _ => list(Command::new(SYMBOLS)),
+    }
+}
+
+/// Returns the lines of a kernel's own symbols, and their hash.
+fn kernel_alone(symbols: &str) -> (String, String) {
+    let is_own = |line: &&str| !line.ends_with(']');
+    let own: String = symbols
+        .lines()
+        .filter(is_own)
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let hash = hexadecimal(&Sha256::digest(&own));
+    (own, hash)
+}
+
+/// Returns the output of `command` in the guest at `level`.
+fn listed_at(
+    level: usize,
+    command: Command,
+    machine: &SimMachine,
+    contents: &dyn Contents,
     limits: &Limits,
 ) -> Result<String, Error> {
     let mut script = Script::default();
-    contents.launch_at(level, &mut script, &Command::new(SYMBOLS));
+    contents.launch_at(level, &mut script, &command);
     let mut ready = machine.prepare(&script, limits)?;
     ready.go(limits)?;
     let mut outputs = Outputs::of(1);
@@ -120,6 +154,7 @@ fn cached_or(
     if let Some(cached) = read(&path) {
         return Ok(cached);
     }
+    let _activity = Activity::begin("preparing the symbols of this machine, once");
     let listed = list()?;
     store(&path, &listed)?;
     Ok(listed)
@@ -184,6 +219,13 @@ fn store(path: &Path, addresses: &CodeAddresses) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn symbols_of_modules_are_no_symbols_of_the_kernel() {
+        let (own, hash) = kernel_alone("1 T _text\n2 t vcpu_run\t[kvm]\n3 T _etext\n");
+        assert_eq!(own, "1 T _text\n3 T _etext\n");
+        assert_eq!(hash, hexadecimal(&Sha256::digest(own)));
+    }
 
     #[test]
     fn stored_addresses_are_read_again() {
