@@ -37,7 +37,7 @@ generate share/fish/vendor_completions.d/trapline.fish completions fish
 
 doc=$tree/share/doc/trapline
 install -d "$doc"
-cp -r "$root"/README.md "$root"/CHANGELOG.md "$root"/LICENSE-* "$root/docs" "$root/plans" "$doc"
+cp -r "$root"/README.md "$root"/CHANGELOG.md "$root"/LICENSE-* "$root/SECURITY.md" "$root/docs" "$root/plans" "$root/vmms" "$root/baselines" "$doc"
 chmod -R u=rwX,go=rX "$tree"
 
 # The same bytes from the same commit.
@@ -62,8 +62,7 @@ Maintainer: Trapline maintainers <trapline@localhost>
 Section: utils
 Priority: optional
 Installed-Size: $(du -sk "$package/usr" | cut -f1)
-Recommends: qemu-system-x86
-Suggests: bochs, bochs-term
+Suggests: qemu-system-x86, bochs, bochs-term
 Description: measures what virtualization costs
  Runs the same code natively and under several hypervisors, and reports the cost of
  each operation in nanoseconds or in instructions.

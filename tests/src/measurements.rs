@@ -50,6 +50,25 @@ pub fn assert_measured(run: &Value, environment: &str, operations: &[&str]) {
     }
 }
 
+/// Checks that a cell of workload `net` has a figure that an exchange, a packet or a stream can have: a thousand
+/// instructions or 50 ns at least, and at most a byte an instruction or 100 GB a second.
+///
+/// # Panics
+/// It was skipped, failed, or cannot have moved its bytes.
+#[track_caller]
+pub fn assert_carried(cell: &Value) {
+    let possible = match cell["unit"].as_str() {
+        Some("insn") => 1_000.0..=1e9,
+        Some("ns") => 50.0..=1e9,
+        Some("MB/Ginsn") => 1.0..=1_000.0,
+        Some("MB/s") => 1.0..=100_000.0,
+        _ => panic!("unknown unit: {cell:#}"),
+    };
+    let estimate = cell["estimate"].as_f64();
+    let is_possible = estimate.is_some_and(|estimate| possible.contains(&estimate));
+    assert!(is_possible, "{cell:#}");
+}
+
 /// Returns the fastest batch of an operation.
 ///
 /// # Panics

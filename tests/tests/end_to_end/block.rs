@@ -144,6 +144,7 @@ fn measured(place: &Place, environment: &str, words: &str) -> Option<Value> {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn image_disk_requests_are_verified_and_exact_on_the_instruction_clock() {
     if !has_qemu("the disk of an image") {
         return;
@@ -180,6 +181,7 @@ fn image_disk_requests_are_verified_on_this_host() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn single_requests_are_explained_and_concurrent_ones_are_not() {
     if !has_qemu("the disk of an image") {
         return;

@@ -132,6 +132,7 @@ fn concurrent_users_of_a_machine_boot_it_once() {
 }
 
 #[test]
+#[ignore = "slow: boots machines without snapshots"]
 fn full_or_read_only_cache_changes_no_figure() {
     let directory = tempfile::tempdir().unwrap();
     let Some(mut settings) = own_cache(directory.path()) else {

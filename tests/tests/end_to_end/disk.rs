@@ -44,6 +44,7 @@ fn run(vmms: &[programs::Program]) -> Vec<programs::Output> {
 }
 
 #[test]
+#[ignore = "slow: boots a Linux guest twice"]
 fn distribution_kernel_uses_disks_of_both_engines() {
     let line = "trapline-disk=vda trapline-disk=vdb";
     let disks = |first, second| vmm(line, &["--disk", first, "--disk", second]);
@@ -76,6 +77,7 @@ fn last(console: &str, word: &str) -> Option<u64> {
 }
 
 #[test]
+#[ignore = "slow: boots a Linux guest twice"]
 fn flushed_data_survives_a_killed_vmm() {
     let killed = |disk| vmm("trapline-journal=vda", &["--seconds", "2", "--disk", disk]);
     let outputs = run(&[killed("/disk,engine=uring"), killed("/disk,engine=pool")]);

@@ -46,10 +46,31 @@ fn assert_measures(prefix: &Path, home: &Path) {
         "share/zsh/vendor-completions/_trapline",
         "share/fish/vendor_completions.d/trapline.fish",
         "share/doc/trapline/LICENSE-MIT",
+        "share/doc/trapline/SECURITY.md",
+        "share/doc/trapline/baselines/sim-kvm.json",
+        "share/doc/trapline/plans/kernels.toml",
+        "share/doc/trapline/vmms/firecracker.toml",
         "lib/trapline/trapline-image",
         "lib/trapline/trapline-vmm",
     ] {
         assert!(prefix.join(file).is_file(), "no {file}");
+    }
+}
+
+/// Two packings of the same parts are the same bytes.
+#[test]
+fn packing_is_reproducible() {
+    let again = TempDir::new().expect("temporary directory");
+    let mut command = Command::new(root().join("scripts/dist.sh"));
+    run(command.arg(parts()).arg(again.path()));
+    for file in std::fs::read_dir(again.path())
+        .expect("directory exists")
+        .flatten()
+    {
+        let name = file.file_name().to_string_lossy().into_owned();
+        let first = std::fs::read(packed(&name).expect("packed twice")).expect("file exists");
+        let second = std::fs::read(file.path()).expect("file exists");
+        assert!(first == second, "{name} differs");
     }
 }
 

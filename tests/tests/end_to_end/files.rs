@@ -74,6 +74,7 @@ fn check_image(json: &Value, environment: &str) {
 }
 
 #[test]
+#[ignore = "slow: measures files in three machines"]
 fn files_of_the_image_are_read_on_the_instruction_clock() {
     if !has_qemu("files of the image on the instruction clock") {
         return;
@@ -104,6 +105,7 @@ fn files_of_the_image_are_read_on_this_host() {
 }
 
 #[test]
+#[ignore = "slow: measures files in a Linux guest"]
 fn files_of_a_linux_guest_are_read_on_the_instruction_clock() {
     let feature = "files of a Linux guest";
     if !has_qemu(feature) {

@@ -78,6 +78,7 @@ fn environments_that_cannot_build_report_why() {
 }
 
 #[test]
+#[ignore = "slow: builds a kernel twice"]
 fn repeated_host_builds_have_the_same_proof() {
     let place = Place::new();
     let words = "--env host --size mini --cpus 1 --place same --boots 2";

@@ -30,6 +30,7 @@ fn streams(place: &Place, environment: &str) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "slow: boots a Linux guest twice"]
 fn distribution_kernel_on_sim_kvm_is_reproducible() {
     if !has_qemu(FEATURE) || !has(LINUX_GUEST, FEATURE) {
         return;

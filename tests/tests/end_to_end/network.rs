@@ -46,6 +46,7 @@ fn meeting() -> programs::Program {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn guest_and_host_programs_communicate() {
     if !has_qemu(FEATURE) {
         return;
@@ -86,6 +87,7 @@ fn guest_and_host_programs_communicate() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn guests_on_a_switch_communicate() {
     if !has_qemu(FEATURE) {
         return;
