@@ -26,7 +26,7 @@ impl OwnedRecord {
         let [a, b, c, d] = self.numbers;
         let op = Op::ALL[self.small as usize % Op::ALL.len()];
         let child = self.small;
-        match self.shape % 15 {
+        match self.shape % 16 {
             0 => Record::Hello {
                 version: child,
                 sender: [Sender::Image, Sender::Agent][usize::from(a & 1 == 1)],
@@ -80,6 +80,7 @@ impl OwnedRecord {
                 ticks: a,
                 bytes: b,
             },
+            14 => Record::Nonce { nonce: a },
             _ => Record::Ready,
         }
     }

@@ -70,6 +70,9 @@ pub fn run<S: System>(system: &mut S, job: &Job, info: &GuestInfo) {
         memory: info.memory,
         planned: job.run,
     });
+    if job.nonce != 0 {
+        system.send(&Record::Nonce { nonce: job.nonce });
+    }
     if job.wait_for_go {
         system.send(&Record::Ready);
         system.wait_for_go();

@@ -44,9 +44,16 @@ pub fn boot(
     let noise_sampler = (clock == Clock::Wall).then(NoiseSampler::begin);
     let mut guest = environment.launch(image, &planned.guest)?;
     let unit_per_tick = unit_per_tick(clock);
+    let nonce = environment.nonce();
     let work = Work {
-        job: in_ticks(planned.job, unit_per_tick),
-        boot_job: planned.boot_job,
+        job: Job {
+            nonce,
+            ..in_ticks(planned.job, unit_per_tick)
+        },
+        boot_job: Job {
+            nonce,
+            ..planned.boot_job
+        },
         boot_launches: planned.boot_launches,
         conditions: planned.conditions.clone(),
         scheduling: planned.guest.scheduling,

@@ -1,10 +1,11 @@
 //! Interface of environments and their guests.
 
 use crate::launch::FinishedLaunch;
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 use trapline_abi::{Job, Op};
 use trapline_host::{Error, Facts, GuestImage, Limits};
-use trapline_model::{Conditions, EnvironmentId, GuestConfig, Scheduling, Unavailable};
+use trapline_model::{Clock, Conditions, EnvironmentId, GuestConfig, Scheduling, Unavailable};
 use trapline_protocol::Window;
 
 /// A stack of layers that can run guests.
@@ -26,6 +27,16 @@ pub trait Environment: Send + Sync {
     /// # Errors
     /// A requirement is not met, see [`Self::check`].
     fn launch(&self, image: &GuestImage, guest: &GuestConfig) -> Result<Box<dyn Guest>, Error>;
+
+    /// Returns the number that tells the jobs of this boot from those of others, which its guests repeat; 0 for none. On
+    /// exact clocks all boots have the same job.
+    fn nonce(&self) -> u64 {
+        match self.id().clock() {
+            // Never 0.
+            Clock::Wall => RandomState::new().hash_one("number of a job") | 1,
+            Clock::Insn | Clock::InsnVmx => 0,
+        }
+    }
 }
 
 /// Jobs of one boot of an environment.

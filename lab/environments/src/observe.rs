@@ -40,6 +40,10 @@ const OUTLIVED_GUEST: &str = "the VMM did not exit with its guest, and was kille
 const NO_OFFSET: &str = "the offset between the guest's clock and the host's is unknown here, \
     and with it the lateness of interrupts of the host's timer";
 
+/// Reason for the failure of operations whose records are of another boot.
+const OTHER_JOB: &str =
+    "the guest did not repeat the number of its job: its output is that of another boot";
+
 /// Memory, in bytes, of which a guest reports at least half: a kernel keeps a part of it for itself, and the image uses
 /// the largest range below 4 GiB.
 const MOST_COMPARED: u64 = 3 << 30;
@@ -63,7 +67,7 @@ pub struct Recorder<'a> {
     problems: Vec<String>,
     outlived_guest: bool,
     /// Why figures of this boot are not those that were asked for.
-    wrong_memory: Option<String>,
+    wrong_guest: Option<String>,
     progress: &'a mut dyn FnMut(Progress),
 }
 
@@ -85,7 +89,7 @@ impl<'a> Recorder<'a> {
             log: String::new(),
             problems: Vec::new(),
             outlived_guest: false,
-            wrong_memory: None,
+            wrong_guest: None,
             progress,
         }
     }
@@ -109,7 +113,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn finish_boot_operations(&mut self, unreached: &str) {
-        let unreached = self.wrong_memory.as_deref().unwrap_or(unreached);
+        let unreached = self.wrong_guest.as_deref().unwrap_or(unreached);
         for op in Workload::Boot.operations() {
             if self.boot_operations & op.bit() == 0 {
                 continue;
@@ -223,9 +227,13 @@ impl<'a> Recorder<'a> {
         operation
     }
 
-    /// Returns what is wrong if the guest reports other memory than it was to have.
-    fn wrong_memory(&self, report: &GuestReport) -> Option<String> {
+    /// Returns what is wrong if the guest is not the one that was asked for: if its records are of another job, or if it
+    /// has other memory than it was to have.
+    fn wrong_guest(&self, report: &GuestReport) -> Option<String> {
         let memory = report.hello?.memory;
+        if !report.answers_job {
+            return Some(OTHER_JOB.to_owned());
+        }
         let asked = u64::from(self.info.memory_mib) << 20;
         let fits = (asked.min(MOST_COMPARED) / 2..=asked).contains(&memory);
         let is_set = self.info.environment.has_configurable_memory();
@@ -344,21 +352,21 @@ impl SampleSink for Recorder<'_> {
             self.fact("custom-vmm-end", OUTLIVED_GUEST.to_owned());
         }
         let stages = self.stages(&launch);
-        let wrong_memory = self.wrong_memory(&launch.report);
+        let wrong_guest = self.wrong_guest(&launch.report);
         let is_requested = |op: Op| launch.report.requested & op.bit() != 0;
         let has_boot_operations = Workload::Boot.operations().any(is_requested);
-        let is_done = launch.report.end == EndState::Done && wrong_memory.is_none();
+        let is_done = launch.report.end == EndState::Done && wrong_guest.is_none();
         if has_boot_operations && is_done {
             self.add_boot_samples(&stages);
         }
         for operation in &launch.report.operations {
             let mut operation = self.with_host_time(operation.clone(), &launch);
-            if let (Outcome::Measured { .. }, Some(reason)) = (&operation.outcome, &wrong_memory) {
+            if let (Outcome::Measured { .. }, Some(reason)) = (&operation.outcome, &wrong_guest) {
                 operation.outcome = Outcome::Failed(reason.clone());
             }
             self.operations.push(operation);
         }
-        self.wrong_memory = self.wrong_memory.take().or(wrong_memory);
+        self.wrong_guest = self.wrong_guest.take().or(wrong_guest);
         self.launches.push(Launch {
             timeline: self.timeline(&stages, launch.exec),
             counters: counters(&launch),

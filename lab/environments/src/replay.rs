@@ -56,6 +56,10 @@ impl Environment for Replayed {
         facts
     }
 
+    fn nonce(&self) -> u64 {
+        0
+    }
+
     fn launch(&self, image: &GuestImage, guest: &GuestConfig) -> Result<Box<dyn Guest>, Error> {
         let directory = self.directory();
         let stack = self.id().stack();

@@ -17,6 +17,8 @@ pub(super) struct Decoded {
     pub shared_clock: bool,
     /// The Hello record.
     pub hello: Option<Hello>,
+    /// The number of the job that the guest repeated; 0 if none.
+    nonce: u64,
     /// The guest waits for the lab.
     pub ready: bool,
     stages: BTreeMap<Stage, u64>,
@@ -52,6 +54,7 @@ impl Decoded {
             job: *job,
             shared_clock: false,
             hello: None,
+            nonce: 0,
             ready: false,
             stages: BTreeMap::new(),
             vmm_stages: BTreeMap::new(),
@@ -176,6 +179,7 @@ impl Decoded {
             Record::Stage { stage, at } => self.guest_stage(stage, at),
             Record::Panic { message } => self.end = EndState::Panicked(message.to_owned()),
             Record::Done => self.done(probe),
+            Record::Nonce { nonce } => self.nonce = nonce,
             Record::Ready => self.ready = true,
             _ => self.problem("guest sent a record reserved for VMM and init"),
         }
@@ -342,6 +346,7 @@ impl Decoded {
         GuestReport {
             requested: self.job.run,
             hello: self.hello,
+            answers_job: self.nonce == self.job.nonce,
             stages: self.stages,
             vmm_stages: self.vmm_stages,
             counters: self.counters,

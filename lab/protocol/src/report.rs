@@ -48,6 +48,8 @@ pub struct GuestReport {
     pub requested: OpSet,
     /// The Hello record.
     pub hello: Option<Hello>,
+    /// The guest repeated the number of its job, or it has none.
+    pub answers_job: bool,
     /// Boot stages of the guest.
     pub stages: BTreeMap<Stage, u64>,
     /// Boot stages of its VMM, in ticks of the host's clock.

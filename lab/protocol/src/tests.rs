@@ -75,6 +75,21 @@ fn failure(report: &GuestReport, op: Op) -> &str {
 }
 
 #[test]
+fn only_a_guest_that_repeats_the_number_of_its_job_answers_it() {
+    let answers = |asked, said: &[Record<'_>]| {
+        let job = Job {
+            nonce: asked,
+            ..job()
+        };
+        let mut decoder = GuestDecoder::new(&job);
+        decoder.console(&frames(said), None, &mut NoProbe);
+        decoder.finish("").answers_job
+    };
+    assert!(answers(0, &[]) && answers(7, &[Record::Nonce { nonce: 7 }]));
+    assert!(!answers(7, &[]) && !answers(7, &[Record::Nonce { nonce: 8 }]));
+}
+
+#[test]
 fn batches_that_end_after_their_record_fail() {
     for shift in 0..63 {
         let batch = Record::Sample {

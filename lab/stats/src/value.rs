@@ -127,9 +127,9 @@ pub fn share_of_batches(op: Op, samples: &[Sample]) -> f64 {
 pub enum Work {
     /// Work that does not depend on the size.
     Unsized,
-    /// Touched pages.
+    /// Pages touched in a batch.
     Pages(u64),
-    /// Allocated blocks of 1 MiB.
+    /// Blocks of 1 MiB allocated in a batch.
     Blocks(u64),
     /// Doubles in each array.
     Doubles(u64),
@@ -138,19 +138,13 @@ pub enum Work {
 impl Work {
     /// Returns the work of `samples` of `op`.
     pub fn of(op: Op, samples: &[Sample]) -> Self {
-        let total = || {
-            samples
-                .iter()
-                .map(|sample| sample.count)
-                .fold(0, u64::wrapping_add)
-        };
-        let pass = samples.first().map_or(0, |sample| sample.count);
+        let batch = samples.first().map_or(0, |sample| sample.count);
         match op {
-            Op::FirstTouch4k => Self::Pages(total()),
-            Op::Malloc1m => Self::Blocks(total()),
+            Op::FirstTouch4k => Self::Pages(batch),
+            Op::Malloc1m => Self::Blocks(batch),
             op if op.workload() == Workload::Net => Self::Unsized,
             _ => match op.measure() {
-                Measure::Bytes(each) => Self::Doubles(pass / each),
+                Measure::Bytes(each) => Self::Doubles(batch / each),
                 Measure::Batch | Measure::Lateness => Self::Unsized,
             },
         }
@@ -275,8 +269,8 @@ mod tests {
     #[test]
     fn work_is_counted_by_the_samples() {
         let samples = [SAMPLE, SAMPLE];
-        assert_eq!(Work::of(Op::FirstTouch4k, &samples), Work::Pages(200));
-        assert_eq!(Work::of(Op::Malloc1m, &samples), Work::Blocks(200));
+        assert_eq!(Work::of(Op::FirstTouch4k, &samples), Work::Pages(100));
+        assert_eq!(Work::of(Op::Malloc1m, &samples), Work::Blocks(100));
         assert_eq!(Work::of(Op::Add, &samples), Work::Doubles(4));
         assert_eq!(Work::of(Op::Cpuid, &samples), Work::Unsized);
     }

@@ -393,3 +393,28 @@ fn third_party_vmm_is_measured() {
         assert!(estimate(&json, "custom", "port-out") > 100.0);
     }
 }
+
+/// A console that was recorded in one run is a failure in the next, with the samples of a real boot.
+#[test]
+fn recorded_console_is_no_boot() {
+    if !has_kvm("a recorded console") {
+        return;
+    }
+    let place = Place::new();
+    let console = place.path().join("console").display().to_string();
+    let text = format!(
+        "#!/bin/sh\nif [ -s {console} ]; then exec cat {console}; fi\n\"$@\" | tee {console}\n"
+    );
+    let vmm = behind_script(&place, &text, &our_vmm());
+    let booted = run(&place, "custom", &vmm, "exits/cpuid");
+    assert_eq!(booted.status, Some(0), "{booted:?}");
+    assert!(estimate(&booted.json(), "custom", "cpuid") > 100.0);
+    let replayed = run(&place, "custom", &vmm, "exits/cpuid");
+    assert_eq!(replayed.status, Some(1), "{replayed:?}");
+    let json = replayed.json();
+    let reason = cell(&json, "custom", "cpuid")["failed"].to_string();
+    assert!(
+        reason.contains("its output is that of another boot"),
+        "{reason}"
+    );
+}

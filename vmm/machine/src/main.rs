@@ -53,6 +53,7 @@ fn run(settings: &VmConfig, begun: u64) -> Result<Infallible, Failure> {
     if let Some(seconds) = settings.seconds {
         signals::set_time_limit(seconds);
     }
+    signals::ignore_file_limit();
     descriptors::close_others(settings)?;
     let mut events = Events::new(settings.events);
     events.stage(Stage::VmmMain, begun);

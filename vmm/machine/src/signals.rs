@@ -1,5 +1,5 @@
 //! SIGTERM and SIGINT stop the VM, so that counts are still reported. SIGPIPE is ignored: a closed console is an
-//! ordinary write error, and so is SIGXFSZ: the file of the console has reached its limit.
+//! ordinary write error, and so is SIGXFSZ: a file has reached its limit.
 
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -9,13 +9,17 @@ use trapline_interface::Kicker;
 static RECALL: OnceLock<Kicker> = OnceLock::new();
 static STOP: AtomicI32 = AtomicI32::new(0);
 
+/// Makes a limit of file sizes, which concerns the guest's memory, too, an error of the call that exceeds it.
+pub fn ignore_file_limit() {
+    handle(libc::SIGXFSZ, libc::SIG_IGN);
+}
+
 /// Lets SIGTERM and SIGINT kick the vCPU of this thread. Only the first call has an effect.
 pub fn kick_on_stop(kicker: Kicker) {
     if RECALL.set(kicker).is_ok() {
         handle(libc::SIGTERM, stop as *const () as usize);
         handle(libc::SIGINT, stop as *const () as usize);
         handle(libc::SIGPIPE, libc::SIG_IGN);
-        handle(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::arch::global_asm;
 use std::fs::File;
 use std::io::{pipe, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::slice;
@@ -394,15 +394,32 @@ fn closed_console_ends_the_vm_in_every_mode() {
     }
     for mode in ["lines", "direct", "buffered", "hvc0"] {
         for cpus in [1, 2] {
-            let (mut reader, writer) = small_pipe();
-            let (mut errors, errors_of_vm) = pipe().unwrap();
-            let mut flood = Flood::start_with(mode, cpus, [writer.into(), errors_of_vm.into()]);
-            reader.read_exact(&mut [0]).unwrap();
-            drop(reader);
-            assert_eq!(flood.end(), Some(5), "{mode}, {cpus} vCPUs");
-            let mut text = String::new();
-            errors.read_to_string(&mut text).unwrap();
-            assert_eq!(text, "trapline-vmm: guest console closed\n", "{mode}");
+            let (reader, writer) = small_pipe();
+            let (master, terminal) = terminal();
+            let pipe = (File::from(OwnedFd::from(reader)), OwnedFd::from(writer));
+            for (mut reader, writer) in [pipe, (master, terminal.into())] {
+                let (mut errors, errors_of_vm) = std::io::pipe().unwrap();
+                let mut flood = Flood::start_with(mode, cpus, [writer.into(), errors_of_vm.into()]);
+                reader.read_exact(&mut [0]).unwrap();
+                drop(reader);
+                assert_eq!(flood.end(), Some(5), "{mode}, {cpus} vCPUs");
+                let mut text = String::new();
+                errors.read_to_string(&mut text).unwrap();
+                assert_eq!(text, "trapline-vmm: guest console closed\n", "{mode}");
+            }
         }
     }
+}
+
+/// Returns the master of a new terminal, and the terminal.
+fn terminal() -> (File, File) {
+    let (mut master, mut terminal) = (0, 0);
+    let none = std::ptr::null_mut();
+    // SAFETY: both numbers are written, and null pointers ask for no name and no settings.
+    let opened =
+        unsafe { libc::openpty(&mut master, &mut terminal, none, none.cast(), none.cast()) };
+    assert_eq!(opened, 0);
+    // SAFETY: both descriptors are open, and owned by nobody else.
+    let files = [master, terminal].map(|fd| unsafe { File::from_raw_fd(fd) });
+    files.into()
 }

@@ -110,6 +110,8 @@ pub struct Job {
     /// Parallel jobs of a kernel build that replaces all measurements; 0 for no build. Sent only
     /// to the agent, and only if not 0.
     pub build: u32,
+    /// Number that the guest repeats, so that its records are of this job; 0 for none. Sent only if not 0.
+    pub nonce: u64,
     /// Misbehaviour before the job runs. Sent only if set.
     pub fault: Option<Fault>,
 }
@@ -147,6 +149,7 @@ impl Job {
         shutdown: Shutdown::Port,
         transport: Transport::Mmio,
         build: 0,
+        nonce: 0,
         fault: None,
     };
 
@@ -212,6 +215,7 @@ impl Job {
             "end" => self.shutdown = Shutdown::from_name(value)?,
             "transport" => self.transport = Transport::from_name(value)?,
             "build" => self.build = value.parse().ok().filter(|jobs| *jobs != 0)?,
+            "nonce" => self.nonce = value.parse().ok()?,
             "fault" => self.fault = Some(Fault::from_name(value)?),
             _ => return None,
         }
@@ -341,6 +345,9 @@ impl Job {
         }
         if self.build != 0 {
             write!(f, " trapline.build={}", self.build)?;
+        }
+        if self.nonce != 0 {
+            write!(f, " trapline.nonce={}", self.nonce)?;
         }
         self.fault.map_or(Ok(()), |fault| {
             write!(f, " trapline.fault={}", fault.name())

@@ -5,7 +5,7 @@ use std::string::ToString;
 
 /// Words that a job leaves out if they have their default.
 const DEFAULTS: &str =
-    "budget-ticks end period large-regions disk requests file-mib cpus wake zeroing isolation transport build";
+    "budget-ticks end period large-regions disk requests file-mib cpus wake zeroing isolation transport build nonce";
 
 #[test]
 fn a_job_is_equal_after_formatting_and_parsing() {
@@ -40,6 +40,7 @@ fn a_job_is_equal_after_formatting_and_parsing() {
         ports: true,
         shutdown: Shutdown::Reset,
         build: 2,
+        nonce: u64::MAX,
         fault: Some(Fault::Garble),
         ..Job::EMPTY
     };

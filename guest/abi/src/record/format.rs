@@ -26,6 +26,7 @@ impl Record<'_> {
             Self::Interrupts { .. } => 15,
             Self::Requests { .. } => 16,
             Self::Idle { .. } => 17,
+            Self::Nonce { .. } => 18,
         }
     }
 
@@ -74,6 +75,7 @@ impl Record<'_> {
                 out.bytes(reason.as_bytes())
             }
             Self::Panic { message } => out.bytes(message.as_bytes()),
+            Self::Nonce { nonce } => out.number(nonce),
             Self::Done | Self::Ready => Ok(()),
             Self::Interrupts { op, packed } | Self::Requests { op, packed } => {
                 out.byte(op.number())?;
@@ -207,6 +209,9 @@ impl<'a> Record<'a> {
             15 => read_interrupts(input)?,
             16 => read_requests(input)?,
             17 => read_idle(input)?,
+            18 => Self::Nonce {
+                nonce: input.number()?,
+            },
             _ => return Err(Error::Malformed),
         })
     }

@@ -198,6 +198,11 @@ pub enum Record<'a> {
         /// Peak resident memory, in KiB, as in getrusage(2).
         peak_kib: u64,
     },
+    /// The number of the job ([`crate::Job::nonce`]), if it has one. Follows `Hello`.
+    Nonce {
+        /// As in the job.
+        nonce: u64,
+    },
     /// The guest waits for one byte on its console before it starts.
     Ready,
     /// Samples of an operation of workload `irq`.

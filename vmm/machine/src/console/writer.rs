@@ -2,7 +2,7 @@
 
 use crate::poll::is_ready;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -14,7 +14,11 @@ pub const MAX_WRITE: usize = 4096;
 const INTERVAL: libc::c_int = 500;
 
 /// A descriptor, which stays open.
-pub struct Writer(ManuallyDrop<File>);
+pub struct Writer {
+    file: ManuallyDrop<File>,
+    /// A terminal, which gives EIO once it is closed; a disk gives it for a bad sector.
+    is_terminal: bool,
+}
 
 /// The reader is gone.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,7 +27,11 @@ pub struct Closed;
 impl Writer {
     /// Creates a writer to `fd`.
     pub fn new(fd: RawFd) -> Self {
-        Self(borrow(fd))
+        let file = borrow(fd);
+        Self {
+            is_terminal: file.is_terminal(),
+            file,
+        }
     }
 
     /// Creates a writer to the pipe that `fd` is, if it is one, whose writes do not wait. Other holders of `fd` are not affected.
@@ -35,7 +43,10 @@ impl Writer {
         let opened = kind
             .is_fifo()
             .then(|| options.open(format!("/proc/self/fd/{fd}")));
-        Some(Self(ManuallyDrop::new(opened?.ok()?)))
+        Some(Self {
+            file: ManuallyDrop::new(opened?.ok()?),
+            is_terminal: false,
+        })
     }
 
     /// Writes bytes, at most [`MAX_WRITE`]. Waits for the reader until `stopping` returns true. Returns the number of bytes
@@ -44,18 +55,21 @@ impl Writer {
         let mut rest = bytes;
         while !rest.is_empty() {
             let wait = if stopping() { 0 } else { INTERVAL };
-            if !is_ready(self.0.as_raw_fd(), libc::POLLOUT, wait) {
+            if !is_ready(self.file.as_raw_fd(), libc::POLLOUT, wait) {
                 match wait {
                     0 => break,
                     _ => continue,
                 }
             }
-            match (&*self.0).write(rest) {
+            match (&*self.file).write(rest) {
                 Ok(count) if count > 0 => rest = &rest[count..],
                 Ok(_) => break,
                 Err(error) => match error.kind() {
                     ErrorKind::Interrupted | ErrorKind::WouldBlock => {}
                     ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => return Err(Closed),
+                    _ if self.is_terminal && error.raw_os_error() == Some(libc::EIO) => {
+                        return Err(Closed)
+                    }
                     _ => break,
                 },
             }
@@ -89,6 +103,22 @@ mod tests {
         drop(reader);
         let written = Writer::new(writer.as_raw_fd()).write(b"x", || false);
         assert_eq!(written, Err(Closed));
+    }
+
+    #[test]
+    fn closed_terminal_is_reported() {
+        let (mut master, mut terminal) = (0, 0);
+        let none = std::ptr::null_mut();
+        // SAFETY: both numbers are written, and null pointers ask for no name and no settings.
+        let opened =
+            unsafe { libc::openpty(&mut master, &mut terminal, none, none.cast(), none.cast()) };
+        assert_eq!(opened, 0);
+        // SAFETY: both descriptors are open, and owned by nobody else.
+        let [master, terminal] = [master, terminal].map(|fd| unsafe { File::from_raw_fd(fd) });
+        let output = Writer::new(terminal.as_raw_fd());
+        assert_eq!(output.write(b"x", || false), Ok(0));
+        drop(master);
+        assert_eq!(output.write(b"x", || false), Err(Closed));
     }
 
     #[test]

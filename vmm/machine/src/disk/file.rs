@@ -83,14 +83,20 @@ impl DiskFile {
     }
 }
 
-/// Returns a warning if the file begins like an image of QEMU, VMware or Hyper-V. It is no error, because the guest of a raw
+/// Returns a warning if the file begins like an image of QEMU, VMware, VirtualBox, Parallels, or Hyper-V. It is no error, because the guest of a raw
 /// disk may write such bytes.
 pub fn format_warning(path: &Path, file: &File) -> Option<String> {
-    const FORMATS: [(&[u8], &str); 4] = [
+    const FORMATS: [(&[u8], &str); 10] = [
         (b"QFI\xfb", "qcow2"),
         (b"KDMV", "vmdk"),
         (b"# Disk DescriptorFile", "vmdk"),
+        (b"COWD", "vmdk"),
         (b"vhdxfile", "vhdx"),
+        (b"conectix", "vpc"),
+        (b"<<< ", "vdi"),
+        (b"QED\0", "qed"),
+        (b"WithoutFreeSpace", "parallels"),
+        (b"WithouFreSpacExt", "parallels"),
     ];
     let mut start = [0; SECTOR as usize];
     let length = file.read_at(&mut start, 0).ok()?;

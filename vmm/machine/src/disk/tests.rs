@@ -401,6 +401,11 @@ fn disks_in_other_formats_are_named() {
         b"KDMV\x01",
         b"# Disk DescriptorFile\nversion=1",
         b"vhdxfile",
+        b"COWD",
+        b"conectix",
+        b"<<< Oracle VM VirtualBox Disk Image >>>\n",
+        b"QED\0",
+        b"WithouFreSpacExt",
     ]
     .map(|start| warning(start).unwrap())
     .join("\n");
@@ -412,6 +417,16 @@ fn disks_in_other_formats_are_named() {
         disk DIR/d: vmdk image is served as raw
         help: qemu-img convert -O raw DIR/d DIR/d.raw
         disk DIR/d: vhdx image is served as raw
+        help: qemu-img convert -O raw DIR/d DIR/d.raw
+        disk DIR/d: vmdk image is served as raw
+        help: qemu-img convert -O raw DIR/d DIR/d.raw
+        disk DIR/d: vpc image is served as raw
+        help: qemu-img convert -O raw DIR/d DIR/d.raw
+        disk DIR/d: vdi image is served as raw
+        help: qemu-img convert -O raw DIR/d DIR/d.raw
+        disk DIR/d: qed image is served as raw
+        help: qemu-img convert -O raw DIR/d DIR/d.raw
+        disk DIR/d: parallels image is served as raw
         help: qemu-img convert -O raw DIR/d DIR/d.raw"#]]
     .assert_eq(&warnings);
     for start in [&b""[..], b"QFI", b"\xeb\x63\x90", b"# Disk"] {
