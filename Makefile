@@ -45,7 +45,7 @@ setup-tests: ## Install those that the tests need, too
 build: setup ## Build every part into target/dist
 	@scripts/build.sh $(BUILT) $(DIST) $(GUEST_PROGRAMS)
 
-run: build ## Measure everything this machine offers (one to three minutes, once built)
+run: build ## Measure everything this machine offers (a minute, once built)
 	@$(DIST)/trapline run
 
 check: ## Check format and lints
