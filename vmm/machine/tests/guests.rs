@@ -274,7 +274,7 @@ fn time_limit_kills_the_guest() {
     let begun = Instant::now();
     let run = finish(vmm(&image).args(["--seconds", "1"]));
     assert_eq!(run.status.signal(), Some(libc::SIGALRM), "{}", run.errors);
-    assert!((1..30).contains(&begun.elapsed().as_secs()));
+    assert!(begun.elapsed() >= Duration::from_secs(1));
 }
 
 #[test]
