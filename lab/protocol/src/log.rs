@@ -44,8 +44,14 @@ impl Log {
 
     /// Returns the last `count` non-empty lines.
     pub fn last_lines(&self, count: usize) -> String {
+        self.last_lines_without(count, &[])
+    }
+
+    /// Returns the last `count` non-empty lines that contain none of `parts`.
+    pub fn last_lines_without(&self, count: usize, parts: &[&str]) -> String {
         let text = self.text();
-        let lines: Vec<String> = printed_lines(&text).collect();
+        let is_wanted = |line: &String| !parts.iter().any(|part| line.contains(part));
+        let lines: Vec<String> = printed_lines(&text).filter(is_wanted).collect();
         lines[lines.len().saturating_sub(count)..].join("\n")
     }
 

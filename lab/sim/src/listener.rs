@@ -83,6 +83,8 @@ pub struct Emulator {
     pub done: i32,
     /// Status if Linux ended the machine.
     pub stopped: i32,
+    /// Parts of lines that its log has in every run.
+    pub usual: &'static [&'static str],
 }
 
 impl Emulator {
@@ -91,6 +93,7 @@ impl Emulator {
         name: "QEMU",
         done: EXIT_STATUS_DONE,
         stopped: 0,
+        usual: &[],
     };
 
     /// `trapline-vmm`, whose guest is the machine.
@@ -98,6 +101,7 @@ impl Emulator {
         name: "trapline-vmm",
         done: 0,
         stopped: 36,
+        usual: &[],
     };
 }
 
@@ -208,6 +212,11 @@ impl<I: ProgramObserver> State<I> {
             Record::Reaped { child, status, .. } if self.is_running(child) => {
                 self.running = false;
                 let status = ExitStatus::from_raw(status as i32);
+                let log = self.emulator_log();
+                if !status.success() && !log.is_empty() {
+                    let log = format!("{}: {log}\n", self.emulator.name);
+                    self.programs.output(Channel::Errors, log.as_bytes())?;
+                }
                 return self.programs.end(status, at);
             }
             Record::Panic { message } => self.panic = Some(message.to_owned()),
@@ -215,6 +224,12 @@ impl<I: ProgramObserver> State<I> {
             _ => return failed("record of init is out of sequence"),
         }
         Ok(())
+    }
+
+    /// Returns the last lines of the emulator's log without those of every run: why it refused what a VMM asked for.
+    fn emulator_log(&self) -> String {
+        let usual = self.emulator.usual;
+        self.errors.last_lines_without(EMULATOR_LINES, usual)
     }
 
     /// Returns whether `child` is the running program.
@@ -238,12 +253,13 @@ impl<I: ProgramObserver> State<I> {
             return failed(message);
         }
         let serial = self.serial.lines_from(PANIC, 6);
-        let output = [serial, self.errors.last_lines(3)].join("\n");
+        let output = [serial, self.emulator_log()].join("\n");
         let failed = |what: &str| failed(format!("{what}\n{}", output.trim()).trim_end());
         let Emulator {
             name,
             done,
             stopped,
+            usual: _,
         } = self.emulator;
         match (exited.status.code(), self.done) {
             (Some(status), true) if status == done => {
@@ -261,6 +277,9 @@ impl<I: ProgramObserver> State<I> {
         }
     }
 }
+
+/// Lines of an emulator's log that are shown after a failure.
+const EMULATOR_LINES: usize = 3;
 
 /// Kernel message before the reason of a panic.
 const PANIC: &str = "Kernel panic - not syncing";

@@ -66,6 +66,8 @@ pub const EMULATOR: Emulator = Emulator {
     name: "Bochs",
     done: EXIT_CODES.done,
     stopped: EXIT_CODES.done,
+    // Registers that Linux and Xen look for, page faults of guests, and the end of the machine.
+    usual: &["Unknown register", "EPT violation", "shutdown requested"],
 };
 
 /// A terminal type that always exists. Bochs opens a terminal for its display.
@@ -129,9 +131,9 @@ const WORDS: &str = "\
     display_library: term\n\
     config_interface: textconfig\n\
     panic: action=fatal\n\
-    error: action=ignore\n\
+    error: action=report\n\
     info: action=ignore\n\
-    log: /dev/null\n";
+    log: /proc/self/fd/2\n";
 
 /// Returns facts common to all such machines.
 pub fn facts(bochs: &Bochs, platform: Platform) -> Facts {

@@ -136,6 +136,29 @@ fn guests_are_decoded_one_by_one() {
     }
 }
 
+/// The log of Bochs says why it refused what a VMM asked for, between messages of every run.
+#[test]
+fn log_of_the_emulator_follows_the_errors_of_a_program_that_failed() {
+    let errors_after = |status| {
+        let jobs = [job()];
+        let mut sink = Sink::default();
+        let emulator = trapline_sim::bochs::machine::EMULATOR;
+        let mut output = MachineOutput::new(emulator, Guests::new(INSIDE, &jobs, &mut sink));
+        output.errors(
+            b"[CPU0  ] VMFAIL: phy addr malformed\n[CPU0  ] RDMSR: Unknown register 0xe7\n",
+        );
+        let guest = [launch(0), relay(0, &records()), reaped(0, status), done()].concat();
+        output.console(&guest, 0, &mut NoProbe);
+        output.finish(Err(Error::Stopped));
+        sink.0[0].report.errors.clone()
+    };
+    assert_eq!(errors_after(0), "");
+    assert_eq!(
+        errors_after(1 << 8),
+        "Bochs: [CPU0  ] VMFAIL: phy addr malformed\n"
+    );
+}
+
 #[test]
 fn equal_output_has_equal_hashes() {
     let hash = |stream: &[u8]| {
