@@ -108,6 +108,11 @@ impl Platform {
             true => "enabled=1, chipset=i440fx",
             false => "enabled=0",
         };
+        // Lines of both would be mixed.
+        let log = match serial.contains(&2) {
+            true => "/dev/null",
+            false => "/proc/self/fd/2",
+        };
         let serial = serial.iter().zip(1..);
         let serial: String = serial
             .map(|(file, port)| {
@@ -116,7 +121,7 @@ impl Platform {
             .collect();
         format!(
             "cpu: model={model}, count=1, ips=1000000000, reset_on_triple_fault=1, \
-             ignore_bad_msrs=1\npci: {pci}\n{serial}{WORDS}"
+             ignore_bad_msrs=1\npci: {pci}\n{serial}log: {log}\n{WORDS}"
         )
     }
 }
@@ -132,8 +137,7 @@ const WORDS: &str = "\
     config_interface: textconfig\n\
     panic: action=fatal\n\
     error: action=report\n\
-    info: action=ignore\n\
-    log: /proc/self/fd/2\n";
+    info: action=ignore\n";
 
 /// Returns facts common to all such machines.
 pub fn facts(bochs: &Bochs, platform: Platform) -> Facts {
