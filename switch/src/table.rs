@@ -1,9 +1,11 @@
 //! The table of hardware addresses: which port has sent from which address.
 //!
-//! It has a fixed size. A port has at most [`MOST_OF_PORT`] addresses, so that one that invents addresses does not displace
-//! those of others. The fixed address of a port is never learnt from another one, nor forgotten.
+//! It has a fixed size. A port has at most [`MOST_OF_PORT`] addresses, and a new one displaces none of another port that is not
+//! too old. Which addresses share a part of the table is different in each switch: nobody can choose some that fill the part of
+//! another. The fixed address of a port is never learnt from another one, nor forgotten.
 
 use crate::frame::Mac;
+use std::hash::{BuildHasher, RandomState};
 
 /// Number of entries.
 const SIZE: usize = 8192;
@@ -50,6 +52,8 @@ struct Entry {
 /// The table.
 pub struct Table {
     entries: Box<[Entry]>,
+    /// The key of the hash.
+    key: RandomState,
     /// Number of addresses of each port.
     counts: Vec<u32>,
     /// The last address of a source and of a destination, with its port and second: mostly the next one, too.
@@ -63,16 +67,16 @@ impl Table {
     pub fn new(ports: usize) -> Self {
         Self {
             entries: vec![Entry::default(); SIZE].into(),
+            key: RandomState::new(),
             counts: vec![0; ports],
             memo: [NO_MEMO; 2],
             searched: vec![0; ports],
         }
     }
 
-    fn window(mac: Mac) -> std::ops::Range<usize> {
-        // The upper bits of a product with 2^64 / golden ratio (Knuth, volume 3, 6.4).
-        let hash = mac.number().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51;
-        let first = hash as usize & (SIZE - WINDOW);
+    #[inline]
+    fn window(&self, mac: Mac) -> std::ops::Range<usize> {
+        let first = self.key.hash_one(mac.number()) as usize & (SIZE - WINDOW);
         first..first + WINDOW
     }
 
@@ -93,7 +97,7 @@ impl Table {
     }
 
     fn find(&self, mac: Mac, now: u32) -> Option<usize> {
-        let entries = &self.entries[Self::window(mac)];
+        let entries = &self.entries[self.window(mac)];
         let found = entries.iter().find(|entry| entry.mac == mac.number())?;
         let is_valid = found.seen == FIXED || now.wrapping_sub(found.seen) < AGE;
         is_valid.then_some(found.port as usize)
@@ -103,7 +107,8 @@ impl Table {
     pub fn fix(&mut self, mac: Mac, port: usize) -> bool {
         let is_learnt = self.learn(mac, port, 0) == Learnt::Known;
         self.memo = [NO_MEMO; 2];
-        let mut entries = self.entries[Self::window(mac)].iter_mut();
+        let window = self.window(mac);
+        let mut entries = self.entries[window].iter_mut();
         let entry = entries.find(|entry| entry.mac == mac.number());
         entry
             .filter(|_| is_learnt)
@@ -118,7 +123,8 @@ impl Table {
         if (memo.mac, memo.port as usize, memo.seen) == (mac.number(), port, now) {
             return Learnt::Known;
         }
-        let entries = &mut self.entries[Self::window(mac)];
+        let window = self.window(mac);
+        let entries = &mut self.entries[window];
         match entries.iter_mut().find(|entry| entry.mac == mac.number()) {
             Some(entry) if entry.port as usize == port => {
                 if entry.seen != FIXED {
@@ -145,14 +151,20 @@ impl Table {
         if self.counts[port] == MOST_OF_PORT {
             return Learnt::NoRoom;
         }
-        let entries = &mut self.entries[Self::window(mac)];
+        let window = self.window(mac);
+        let entries = &mut self.entries[window];
         // Of equal ones the first, which is found first.
         let order = |entry: &Entry| match entry.mac {
             own if own == mac.number() => (0, 0),
             EMPTY => (1, 0),
             _ => (2, u32::MAX - now.wrapping_sub(entry.seen)),
         };
-        let learnable = entries.iter_mut().filter(|entry| entry.seen != FIXED);
+        let is_learnable = |entry: &&mut Entry| {
+            let is_free = [EMPTY, mac.number()].contains(&entry.mac);
+            let is_own_or_old = entry.port as usize == port || now.wrapping_sub(entry.seen) >= AGE;
+            entry.seen != FIXED && (is_free || is_own_or_old)
+        };
+        let learnable = entries.iter_mut().filter(is_learnable);
         let Some(entry) = learnable.min_by_key(|entry| order(entry)) else {
             return Learnt::NoRoom;
         };
@@ -236,7 +248,36 @@ mod tests {
     }
 
     #[test]
-    fn port_that_invents_addresses_displaces_few() {
+    fn addresses_of_one_window_displace_none_of_another_port() {
+        let mut table = Table::new(3);
+        let window = table.window(mac(2));
+        assert_eq!(table.learn(mac(2), 0, 1), Learnt::Known);
+        let numbers = (4..).map(mac).filter(|it| table.window(*it) == window);
+        let chosen: Vec<Mac> = numbers.take(2 * WINDOW).collect();
+        for chosen in &chosen {
+            // The last ones displace those of their own port.
+            assert_eq!(table.learn(*chosen, 1, 2), Learnt::Known);
+        }
+        assert_eq!(table.port(mac(2), 2), Some(0));
+        assert_eq!(table.learn(chosen[0], 2, 2), Learnt::NoRoom);
+        assert_eq!((table.count(0), table.count(1)), (1, WINDOW as u32 - 1));
+        // What is too old makes room.
+        assert_eq!(table.learn(chosen[0], 2, 1 + AGE), Learnt::Known);
+        assert_eq!((table.count(0), table.count(2)), (0, 1));
+    }
+
+    #[test]
+    fn windows_are_different_in_each_table() {
+        let tables = [Table::new(1), Table::new(1)];
+        let are_equal = |number: u64| {
+            let [one, other] = tables.each_ref().map(|it| it.window(mac(number)));
+            one == other
+        };
+        assert!((0..100).filter(|number| are_equal(number << 8)).count() < 50);
+    }
+
+    #[test]
+    fn port_that_invents_addresses_displaces_none() {
         let mut table = Table::new(2);
         for number in 1..=100 {
             assert_eq!(table.learn(mac(number << 8), 0, 1), Learnt::Known);
@@ -245,7 +286,7 @@ mod tests {
         let learnt = (0..1_000_000).filter(learn);
         assert!(learnt.count() as u32 >= MOST_OF_PORT);
         let kept = (1..=100).filter(|number| table.port(mac(number << 8), 2) == Some(0));
-        assert!(kept.count() >= 95);
+        assert_eq!(kept.count(), 100);
     }
 
     proptest! {
