@@ -25,7 +25,7 @@ pub enum Reason {
     Down,
     /// The receiver has no buffer.
     NoBuffer,
-    /// The receiver's buffers are too short.
+    /// The receiver's buffers are too short, or of too many descriptors.
     TooLong,
     /// The kernel does not take it for a tap: it is longer than the MTU, or its memory is gone.
     Refused,

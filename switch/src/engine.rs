@@ -19,7 +19,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes that a port sends in a turn, of all its queues: it keeps others from their turns no longer than it takes to copy them.
+/// Bytes and descriptors, of which each is a page, that a port sends in a turn, of all its queues: it keeps others from their turns no
+/// longer than it takes to copy them.
 const LARGEST_TURN: u32 = 1 << 20;
 
 /// Polls without a frame after which the time is read.
@@ -265,6 +266,7 @@ impl Engine {
             End::Fault(fault) => self.fail(port, fault),
             End::Gone => self.lose(port),
         }
+        work.turn = work.turn.wrapping_add(1);
         batch.has_frames
     }
 

@@ -58,6 +58,37 @@ pub struct Active {
     pub first: usize,
     /// A frame may take several buffers (`VIRTIO_NET_F_MRG_RXBUF`).
     pub is_mergeable: bool,
+    /// What its receive buffers have cost in a turn.
+    pub effort: Effort,
+}
+
+/// Descriptors of receive buffers that were read for frames in a turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Effort {
+    turn: u32,
+    /// Those beyond what the frames need.
+    excess: u32,
+}
+
+impl Effort {
+    /// Descriptors beyond what its frames need that a port makes the switch read in a turn.
+    pub const MOST: u32 = 256;
+
+    /// Returns whether there were too many in this turn.
+    #[inline(always)]
+    pub fn is_spent(&self, turn: u32) -> bool {
+        self.turn == turn && self.excess >= Self::MOST
+    }
+
+    /// Adds the descriptors that were read for a frame. It needs two, and one more for each KiB.
+    #[cold]
+    pub fn add(&mut self, turn: u32, pieces: usize, length: u32) {
+        if self.turn != turn {
+            *self = Self { turn, excess: 0 };
+        }
+        let needed = 2 + length / 1024;
+        self.excess += (pieces as u32).saturating_sub(needed);
+    }
 }
 
 impl Active {

@@ -4,7 +4,7 @@
 
 use crate::handle::Handle;
 use crate::memory::{Memory, MemoryError, Spec, MOST_REGIONS};
-use crate::port::{Active, Queue};
+use crate::port::{Active, Effort, Queue};
 use crate::ring::{Addresses, Packed, Ring, Split, LARGEST};
 use std::fs::File;
 use std::io;
@@ -144,6 +144,7 @@ impl Session {
             transmit: Vec::new(),
             first: 0,
             is_mergeable: self.features & feature::MRG_RXBUF != 0,
+            effort: Effort::default(),
         };
         let has_events = self.features & feature::EVENT_IDX != 0;
         let always = self.features & feature::PROTOCOL_FEATURES == 0;

@@ -4,14 +4,20 @@ use crate::copy::copy;
 use crate::counters::Reason;
 use crate::frame::Header;
 use crate::memory::Memory;
-use crate::port::{Active, Queue};
+use crate::port::{Active, Effort, Queue};
 use crate::ring::{Chain, Direction, Fault, Segment};
 
 /// Buffers that are taken from a queue at a time.
 pub const BATCH: usize = 64;
 
+/// Bytes as which each descriptor counts: its page may have to be found first.
+const PIECE: u32 = 4096;
+
 /// Receive buffers that are loaded into the cache at a time.
 const PREFETCHED: u16 = 32;
+
+/// Descriptors of several buffers that are taken for a frame, but for those of the last one.
+const MOST_PIECES: usize = Effort::MOST as usize;
 
 /// Buffers that are in use, in memory that is allocated once.
 #[derive(Default)]
@@ -26,6 +32,8 @@ pub struct Work {
     pub touched: Vec<Touched>,
     /// Frames and bytes of the batch.
     pub sent: [u64; 2],
+    /// Number of the turn of a port.
+    pub turn: u32,
 }
 
 /// A receive queue with buffers that were not published yet.
@@ -37,8 +45,8 @@ pub struct Touched {
 }
 
 impl Work {
-    /// Takes a batch of frames from a queue, those before an invalid one included, and none behind the first `room` bytes. Returns their
-    /// number of bytes.
+    /// Takes a batch of frames from a queue, those before an invalid one included, and none behind the first `room` bytes, of which each
+    /// descriptor needs [`PIECE`] more. Returns their number of bytes.
     ///
     /// # Errors
     /// The driver has made an error.
@@ -54,7 +62,9 @@ impl Work {
             match taken? {
                 Some(chain) => {
                     chain.prefetch();
-                    bytes = bytes.saturating_add(chain.length);
+                    bytes = bytes
+                        .saturating_add(chain.length)
+                        .saturating_add(PIECE * chain.pieces());
                     self.frames.push(chain);
                 }
                 None => break,
@@ -107,7 +117,8 @@ pub enum Refused {
     Fault(Fault),
 }
 
-/// Copies a frame to a receive queue, that of the same number as the sender's if there are as many. Returns its number.
+/// Copies a frame to a receive queue, that of the same number as the sender's if there are as many. Returns its number. A receiver
+/// whose buffers have too many descriptors gets no more frames in this turn.
 #[inline(always)]
 pub fn receive(
     receiver: &mut Active,
@@ -121,6 +132,9 @@ pub fn receive(
         1 => 0,
         count => queue % count,
     };
+    if receiver.effort.is_spent(work.turn) {
+        return Err(Refused::Drop(Reason::TooLong));
+    }
     let queue = &mut receiver.receive[index];
     let ring = &mut queue.ring;
     if queue.prefetched == 0 {
@@ -138,7 +152,16 @@ pub fn receive(
         let (from, to) = (frame.of(&work.segments), first.of(&work.targets));
         copy(from, to, 1, header, frame.length);
         ring.give(&first, frame.length);
-    } else if let Err(refused) = spread(receiver, index, frame, header, first, work) {
+        if first.pieces() > 1 {
+            let pieces = first.pieces() as usize;
+            receiver.effort.add(work.turn, pieces, frame.length);
+        }
+        return Ok(index);
+    }
+    let spread = spread(receiver, index, frame, header, first, work);
+    let pieces = work.buffers.len().max(work.targets.len());
+    receiver.effort.add(work.turn, pieces, frame.length);
+    if let Err(refused) = spread {
         receiver.receive[index].ring.rewind(mark);
         return Err(refused);
     }
@@ -160,7 +183,8 @@ fn spread(
     work.buffers.push(first);
     let mut room = first.length;
     while room < frame.length {
-        if work.buffers.len() == BATCH || !receiver.is_mergeable {
+        let is_complete = work.buffers.len() == BATCH || work.targets.len() > MOST_PIECES;
+        if is_complete || !receiver.is_mergeable {
             return Err(Refused::Drop(Reason::TooLong));
         }
         let taken = ring.take(&receiver.memory, Direction::Writable, &mut work.targets);
@@ -180,4 +204,129 @@ fn spread(
         ring.give(chain, written);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::{memory_file, SplitDriver};
+    use crate::memory::Spec;
+    use crate::ring::{Addresses, Ring, Split, INDIRECT, MOST_SEGMENTS, NEXT, WRITE};
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+
+    const SIZE: u16 = 256;
+    const LENGTH: u64 = 0x1_0000;
+    /// Offset of a table of descriptors, and of the bytes that they have.
+    const TABLE: u64 = 0x8000;
+    const BYTES: u64 = 0xc000;
+
+    fn write(file: &File, at: u64, (address, length): (u64, u32), flags: u16, next: u16) {
+        let mut bytes = address.to_le_bytes().to_vec();
+        bytes.extend(length.to_le_bytes());
+        bytes.extend(flags.to_le_bytes());
+        bytes.extend(next.to_le_bytes());
+        file.write_all_at(&bytes, at).unwrap();
+    }
+
+    /// Returns a guest whose queue has as many buffers as it can have, each of 64 descriptors of this length.
+    fn guest(length: u32, flags: u16) -> (File, Arc<Memory>, Queue) {
+        let file = memory_file(LENGTH).unwrap();
+        let spec = Spec {
+            guest: 0,
+            size: LENGTH,
+            user: 0,
+            offset: 0,
+        };
+        let memory = Memory::new(&[(spec, file.try_clone().unwrap())]).unwrap();
+        let [driver, device, _] = SplitDriver::layout(SIZE);
+        let at = Addresses {
+            descriptors: 0,
+            driver,
+            device,
+        };
+        let ring = Split::new(&memory, SIZE.into(), &at, 0, false).unwrap();
+        let most = MOST_SEGMENTS as u16;
+        for index in 0..most {
+            let next = if index + 1 < most { NEXT } else { 0 };
+            let at = TABLE + 16 * u64::from(index);
+            write(&file, at, (BYTES, length), flags | next, index + 1);
+        }
+        for index in 0..SIZE {
+            let table = (TABLE, 16 * MOST_SEGMENTS);
+            write(&file, 16 * u64::from(index), table, INDIRECT | flags, 0);
+            let at = driver + 4 + 2 * u64::from(index);
+            file.write_all_at(&index.to_le_bytes(), at).unwrap();
+        }
+        file.write_all_at(&SIZE.to_le_bytes(), driver + 2).unwrap();
+        let queue = Queue {
+            index: 0,
+            ring: Ring::Split(ring),
+            kick: None,
+            call: None,
+            prefetched: 0,
+        };
+        (file, Arc::new(memory), queue)
+    }
+
+    #[test]
+    fn descriptors_of_frames_fill_a_turn_as_pages_do() {
+        let (_file, memory, mut queue) = guest(1, 0);
+        let mut work = Work::default();
+        let room = 1 << 20;
+        assert!(work.take(&memory, &mut queue, room).unwrap() >= room);
+        assert_eq!(work.frames.len() as u32, room / PIECE / MOST_SEGMENTS);
+    }
+
+    /// Sends frames to a guest in one turn until it gets no more, for which nothing is read of it. Returns the number of those
+    /// before.
+    fn sent_until_spent(length: u32, is_mergeable: bool) -> usize {
+        let (file, memory, queue) = guest(length, WRITE);
+        let mut receiver = Active {
+            memory,
+            receive: vec![queue],
+            transmit: Vec::new(),
+            first: 0,
+            is_mergeable,
+            effort: Effort::default(),
+        };
+        let mut bytes = [0_u8; 100];
+        let only = Segment {
+            start: NonNull::from(&mut bytes).cast(),
+            length: 100,
+        };
+        let (frame, header) = (Chain::single(0, only), Header::new(&[0; 14]));
+        let mut work = Work {
+            turn: 1,
+            ..Work::default()
+        };
+        let mut count = 0;
+        while !receiver.effort.is_spent(work.turn) {
+            let result = receive(&mut receiver, 0, &frame, header, &mut work);
+            let is_long_enough = length * MOST_SEGMENTS >= frame.length;
+            assert_eq!(result.is_ok(), is_long_enough);
+            count += 1;
+        }
+        // A descriptor that does not exist.
+        let [driver, ..] = SplitDriver::layout(SIZE);
+        for index in 0..u64::from(SIZE) {
+            let at = driver + 4 + 2 * index;
+            file.write_all_at(&[0xff; 2], at).unwrap();
+        }
+        let again = receive(&mut receiver, 0, &frame, header, &mut work);
+        assert!(matches!(again, Err(Refused::Drop(Reason::TooLong))));
+        work.turn += 1;
+        let next = receive(&mut receiver, 0, &frame, header, &mut work);
+        assert!(matches!(next, Err(Refused::Fault(Fault::Descriptor))));
+        count
+    }
+
+    #[test]
+    fn receiver_whose_buffers_have_many_descriptors_gets_few_frames_in_a_turn() {
+        assert_eq!(sent_until_spent(2, false), 5);
+        assert_eq!(sent_until_spent(0, false), 5);
+        assert_eq!(sent_until_spent(0, true), 1);
+    }
 }

@@ -122,6 +122,12 @@ impl Chain {
     /// Returns its segments.
     #[inline(always)]
     pub fn of<'a>(&'a self, segments: &'a [Segment]) -> &'a [Segment] {
+    /// Returns the number of its segments.
+    #[inline(always)]
+    pub fn pieces(&self) -> u32 {
+        (self.end - self.first).max(1)
+    }
+
         match self.first == self.end {
             true => std::slice::from_ref(&self.only),
             false => &segments[self.first as usize..self.end as usize],
