@@ -4,6 +4,7 @@ use crate::ring::Fault;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The reason why a frame was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, PartialOrd, Ord)]
@@ -85,6 +86,8 @@ pub struct Counters {
     pub faults: Counter,
     /// The last one.
     fault: Mutex<Option<Fault>>,
+    /// The time before which the port is not started again.
+    rest: Mutex<Option<Instant>>,
 }
 
 impl Counters {
@@ -98,6 +101,18 @@ impl Counters {
     pub fn fail(&self, fault: Fault) {
         self.faults.add(1);
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+    }
+
+    /// Delays the next start of the port.
+    pub fn delay(&self, rest: Duration) {
+        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + rest);
+    }
+
+    /// Returns the time until the port may be started again.
+    pub fn rest(&self) -> Duration {
+        let rest = *self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = rest.map(|end| end.saturating_duration_since(Instant::now()));
+        rest.unwrap_or_default()
     }
 
     /// Returns the last error.

@@ -8,6 +8,7 @@ use crate::frame::{Header, LONGEST};
 use crate::handle::{Bases, Command, Handle};
 use crate::mirror::{Recorder, INTERVAL};
 use crate::net_header::NET_HEADER;
+use crate::patience::{Exhausted, Patience};
 use crate::policy::Policy;
 use crate::port::{Active, Port, Queue};
 use crate::ring::{Chain, Fault, Segment};
@@ -51,6 +52,8 @@ pub struct Engine {
     /// The port whose frames are copied.
     mirrored: Option<usize>,
     recorder: Recorder,
+    /// What notifications of each port have cost.
+    patience: Vec<Patience>,
 }
 
 /// Adds frames and bytes.
@@ -86,6 +89,7 @@ impl Engine {
             events: Events::new()?,
             mirrored: handle.mirror.as_ref().map(|mirror| mirror.port),
             recorder: Recorder::new(),
+            patience: (0..count).map(|_| Patience::default()).collect(),
             handle,
         };
         engine.events.add(&engine.handle.wake)?;
@@ -197,7 +201,8 @@ impl Engine {
         active.end(&self.events);
         // What was returned in the batch in which another queue is invalid.
         for queue in active.queues() {
-            notify(&self.handle, port, queue);
+            // The port is stopped anyway.
+            let _slow = notify(&self.handle, &mut self.patience[port], port, queue);
         }
         let queues = active.queues();
         queues
@@ -209,6 +214,12 @@ impl Engine {
     #[cold]
     fn fail(&mut self, port: usize, fault: Fault) {
         self.handle.counters[port].fail(fault);
+        if let (Fault::Event(_), Some(Port::Guest(active))) = (fault, &mut self.ports[port]) {
+            // The driver sees what was returned, but no more notifications are sent.
+            for queue in active.queues() {
+                queue.ring.publish();
+            }
+        }
         self.stopped[port] = self.detach(port);
     }
 
@@ -255,6 +266,7 @@ impl Engine {
         let Some(mut source) = self.ports[port].take() else {
             return false;
         };
+        work.turn = work.turn.wrapping_add(1);
         let batch = match &mut source {
             Port::Guest(active) => self.take_of_guest(port, active, work),
             Port::Tap(tap) => self.take_of_tap(port, tap, work),
@@ -266,7 +278,6 @@ impl Engine {
             End::Fault(fault) => self.fail(port, fault),
             End::Gone => self.lose(port),
         }
-        work.turn = work.turn.wrapping_add(1);
         batch.has_frames
     }
 
@@ -295,7 +306,10 @@ impl Engine {
                 queue.ring.give(frame, 0);
             }
             work.frames = frames;
-            notify(&self.handle, port, queue);
+            if let Err(fault) = notify(&self.handle, &mut self.patience[port], port, queue) {
+                batch.end = End::Fault(fault);
+                break;
+            }
         }
         batch
     }
@@ -323,17 +337,20 @@ impl Engine {
     /// Counts the frames of a batch, and notifies their receivers.
     #[inline]
     fn settle(&mut self, port: usize, work: &mut Work) {
-        let counters = &self.handle.counters;
-        add(&counters[port].sent, std::mem::take(&mut work.sent));
+        let sent = std::mem::take(&mut work.sent);
+        add(&self.handle.counters[port].sent, sent);
         for Touched {
             port,
             index,
             received,
         } in work.touched.drain(..)
         {
-            add(&counters[port].received, received);
+            add(&self.handle.counters[port].received, received);
             if let Some(Port::Guest(receiver)) = &mut self.ports[port] {
-                notify(&self.handle, port, &mut receiver.receive[index]);
+                let queue = &mut receiver.receive[index];
+                if let Err(fault) = notify(&self.handle, &mut self.patience[port], port, queue) {
+                    self.fail(port, fault);
+                }
             }
         }
     }
@@ -446,14 +463,30 @@ impl Engine {
 }
 
 /// Publishes returned buffers and notifies the driver, if that has asked for it.
+///
+/// # Errors
+/// The notifications of the port take too long.
 #[inline]
-fn notify(handle: &Handle, port: usize, queue: &mut Queue) {
+fn notify(
+    handle: &Handle,
+    patience: &mut Patience,
+    port: usize,
+    queue: &mut Queue,
+) -> Result<(), Fault> {
     if !queue.ring.publish() {
-        return;
+        return Ok(());
     }
-    if let Some(call) = &queue.call {
-        handle.counters[port].notifications.add(1);
+    let Some(call) = &queue.call else {
+        return Ok(());
+    };
+    let counters = &handle.counters[port];
+    counters.notifications.add(1);
+    let spent = patience.spend(|| {
         // It was an event when it came.
         let _ignored = handle.notifier.notify(call);
-    }
+    });
+    spent.map_err(|Exhausted { cost, rest }| {
+        counters.delay(rest);
+        Fault::Event(cost.as_micros() as u32)
+    })
 }

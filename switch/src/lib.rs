@@ -22,6 +22,7 @@ pub mod memory;
 pub mod mirror;
 pub mod net_header;
 pub mod notify;
+mod patience;
 pub mod policy;
 pub mod port;
 mod prefetch;

@@ -183,6 +183,7 @@ impl Session {
 
     /// Waits until the port may be started again.
     fn wait_for_turn(&mut self) {
+        std::thread::sleep(self.handle.counters[self.port].rest());
         if let Some(rest) = self.started.and_then(|at| PACE.checked_sub(at.elapsed())) {
             std::thread::sleep(rest);
         }

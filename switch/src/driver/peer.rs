@@ -13,10 +13,14 @@ use thiserror::Error;
 use vhost::vhost_user::message::VhostUserProtocolFeatures;
 use vhost::vhost_user::{Frontend, VhostUserFrontend};
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
+use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::EventFd;
 
 /// Bytes of a buffer.
 pub const BUFFER: u32 = 2048;
+
+/// Times that an epoll instance waits for an event: a descriptor can be added once.
+const WAITERS: usize = 200;
 
 /// Guest-physical address of the memory.
 const GUEST: u64 = 0x1_0000_0000;
@@ -369,6 +373,27 @@ impl Peer {
             side.driver.set_notifications(true);
         }
         Ok(())
+    }
+
+    /// Lets a number of epoll instances wait for the event of the first pair's receive queue, each many times, and asks for all
+    /// notifications. They wait until what is returned is dropped.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn wait_for_event(&mut self, instances: usize) -> io::Result<(Vec<Epoll>, Vec<EventFd>)> {
+        let side = &mut self.queues[RECEIVE];
+        side.driver.set_notifications(true);
+        let copies = (0..WAITERS).map(|_| side.call.try_clone());
+        let copies = copies.collect::<io::Result<Vec<_>>>()?;
+        let instances = (0..instances).map(|_| {
+            let epoll = Epoll::new()?;
+            for copy in &copies {
+                let event = EpollEvent::new(EventSet::IN, 0);
+                epoll.ctl(ControlOperation::Add, copy.as_raw_fd(), event)?;
+            }
+            Ok(epoll)
+        });
+        Ok((instances.collect::<io::Result<_>>()?, copies))
     }
 
     /// Sends a message by which the switch stops and starts the port.

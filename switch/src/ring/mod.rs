@@ -50,6 +50,9 @@ pub enum Fault {
     /// The guest's memory is gone, in part.
     #[error("the file of the guest's memory was truncated")]
     Truncated,
+    /// A notification takes too long.
+    #[error("its interrupt event takes {0} µs of CPU time: too many wait for it")]
+    Event(u32),
 }
 
 /// Direction of the buffers of a queue.
@@ -119,15 +122,15 @@ impl Chain {
         prefetch::for_reading(self.only.start, self.only.length);
     }
 
-    /// Returns its segments.
-    #[inline(always)]
-    pub fn of<'a>(&'a self, segments: &'a [Segment]) -> &'a [Segment] {
     /// Returns the number of its segments.
     #[inline(always)]
     pub fn pieces(&self) -> u32 {
         (self.end - self.first).max(1)
     }
 
+    /// Returns its segments.
+    #[inline(always)]
+    pub fn of<'a>(&'a self, segments: &'a [Segment]) -> &'a [Segment] {
         match self.first == self.end {
             true => std::slice::from_ref(&self.only),
             false => &segments[self.first as usize..self.end as usize],

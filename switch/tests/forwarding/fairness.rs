@@ -130,6 +130,28 @@ fn beside(
 }
 
 #[test]
+fn port_whose_event_too_many_wait_for_is_stopped() {
+    let switch = start();
+    let mut peer = switch.peer("c", SPLIT);
+    let _waiters = peer.wait_for_event(200).unwrap();
+    let mut other = switch.peer("b", SPLIT);
+    wait_until(|| {
+        peer.receive(|_| ());
+        other.send(1, |frame| {
+            fill(&mut frame[..60], 0xff, 2, 7);
+            60
+        });
+        switch.counters("c")["faults"] == 1
+    });
+    let fault = switch.counters("c")["last_fault"].to_string();
+    assert!(fault.contains("its interrupt event takes"), "{fault}");
+    assert_eq!(switch.counters("b")["faults"], 0);
+    // Its next VMM has to wait at first.
+    drop(peer);
+    switch.peer("c", SPLIT);
+}
+
+#[test]
 fn no_attack_costs_others_a_frame() {
     for (name, attack) in ATTACKS {
         let switch = start();
