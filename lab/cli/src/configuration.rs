@@ -2,10 +2,10 @@
 //! `$XDG_CONFIG_HOME/trapline`, by default in `~/.config/trapline`.
 
 use crate::failure::Failure;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use trapline_host::files::{read_text, TEXT_LIMIT};
-use trapline_host::private;
+use trapline_host::files::TEXT_LIMIT;
+use trapline_host::private::{self, Origin};
+use trapline_host::Error;
 use trapline_model::file::read_configuration;
 use trapline_model::vmms;
 
@@ -29,25 +29,36 @@ pub fn read() -> Vec<Failure> {
     let Ok((directory, origin)) = private::user_directory("XDG_CONFIG_HOME", ".config") else {
         return Vec::new();
     };
-    // It names commands.
-    if let Err(error) = private::check(&directory, origin) {
-        return vec![error.into()];
-    }
-    let mut files = definitions(&directory.join("vmms"));
-    files.push(directory.join("config.toml"));
-    let read = files.iter().map(|file| read_file(file));
-    read.filter_map(Result::err).collect()
+    read_directory(&directory, origin)
 }
 
-fn read_file(path: &Path) -> Result<(), Failure> {
-    let text = match read_text(path, TEXT_LIMIT) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        text => text.map_err(|error| {
-            Failure::usage(
-                format!("cannot read the configuration {}: {error}", path.display()),
+/// Each directory and file is checked: they name commands.
+fn read_directory(directory: &Path, origin: Origin) -> Vec<Failure> {
+    if let Err(error) = private::check(directory, origin) {
+        return vec![error.into()];
+    }
+    let vmms = directory.join("vmms");
+    let (mut files, mut failures) = match private::check_below(directory, &vmms) {
+        Ok(()) => (definitions(&vmms), Vec::new()),
+        Err(error) => (Vec::new(), vec![error.into()]),
+    };
+    files.push(directory.join("config.toml"));
+    let read = files.iter().map(|file| read_file(directory, file));
+    failures.extend(read.filter_map(Result::err));
+    failures
+}
+
+fn read_file(directory: &Path, path: &Path) -> Result<(), Failure> {
+    let text = match private::read_inside(directory, path, TEXT_LIMIT) {
+        Ok(None) => return Ok(()),
+        Ok(Some(text)) => text,
+        Err(Error::File { source, .. }) => {
+            return Err(Failure::usage(
+                format!("cannot read the configuration {}: {source}", path.display()),
                 "make it a readable file, or remove it",
-            )
-        })?,
+            ))
+        }
+        Err(error) => return Err(error.into()),
     };
     read_configuration(&text).map_err(|error| {
         Failure::usage(
@@ -74,7 +85,41 @@ fn definitions(directory: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
     use trapline_model::EnvironmentId;
+
+    #[test]
+    fn files_that_others_can_write_define_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let set_mode = |name: &str, mode| {
+            std::fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+        };
+        std::fs::create_dir(at("vmms")).unwrap();
+        for (file, name) in [("config.toml", "careless"), ("vmms/a.toml", "placed")] {
+            let text = format!("[vmm.{name}]\ncommand = 'x {{image}} {{cmdline}}'\n");
+            std::fs::write(at(file), text).unwrap();
+        }
+        let defined =
+            || ["careless", "placed"].map(|name| EnvironmentId::from_name(name).is_some());
+        let read = || read_directory(place.path(), Origin::Home);
+        let modes = [(0o666, 0o755, 0o666), (0o646, 0o777, 0o644)];
+        for (config, vmms, placed) in modes {
+            set_mode("config.toml", config);
+            set_mode("vmms", vmms);
+            set_mode("vmms/a.toml", placed);
+            let failures = read();
+            assert_eq!((failures.len(), defined()), (2, [false; 2]));
+            let helps = failures.iter().filter_map(|it| it.help.as_deref());
+            assert!(helps.clone().all(|help| help.starts_with("chmod go-w ")));
+            assert_eq!(helps.count(), 2);
+        }
+        set_mode("config.toml", 0o644);
+        set_mode("vmms", 0o755);
+        assert!(read().is_empty());
+        assert_eq!(defined(), [true; 2]);
+    }
 
     #[test]
     fn every_definition_of_the_repository_is_built_in() {

@@ -12,7 +12,7 @@ const MAX_RUNS: usize = 20;
 /// Returns `file` if it is named, or `trapline/trapline.db` in the user's data directory.
 ///
 /// # Errors
-/// Neither `XDG_DATA_HOME` nor `HOME` is set, or other users can change the store.
+/// `XDG_DATA_HOME` is not set, and neither is a `HOME` of this user, or other users can change the store.
 pub fn store_path(file: Option<&Path>) -> Result<PathBuf, Failure> {
     let (path, origin) = match file {
         Some(file) => (file.to_owned(), Origin::Option),
@@ -20,6 +20,7 @@ pub fn store_path(file: Option<&Path>) -> Result<PathBuf, Failure> {
             let found = private::user_directory("XDG_DATA_HOME", ".local/share");
             let (directory, origin) = found
                 .map_err(|error| Failure::from(error).help("name a file with --store FILE"))?;
+            private::check_home(origin)?;
             (directory.join("trapline.db"), origin)
         }
     };

@@ -24,10 +24,12 @@ pub const DEFAULT_LIMIT: u64 = 4 << 30;
 /// Returns `$XDG_CACHE_HOME/trapline`, or `~/.cache/trapline`.
 ///
 /// # Errors
-/// There is no home directory, or other users can change the cache: its programs are executed.
+/// There is no home directory, or other users can change the cache or what is in it: its programs are executed.
 pub fn default_directory() -> Result<PathBuf, Error> {
     let (directory, origin) = private::user_directory("XDG_CACHE_HOME", ".cache")?;
+    private::check_home(origin)?;
     private::check(&directory, origin)?;
+    private::check_tree(&directory)?;
     Ok(directory)
 }
 

@@ -40,20 +40,32 @@ pub const TEXT_LIMIT: u64 = 64 << 20;
 /// # Errors
 /// It cannot be read, is a device or a directory, is longer than `limit` bytes, or is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
+    read_open(open_text(path)?, limit)
+}
+
+fn invalid(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+/// Opens a file for [`read_open`] without waiting.
+pub(crate) fn open_text(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+/// See [`read_text`].
+pub(crate) fn read_open(file: File, limit: u64) -> io::Result<String> {
     let kind = file.metadata()?.file_type();
     if !kind.is_file() && !kind.is_fifo() {
-        return Err(invalid("neither a regular file nor a pipe".to_owned()));
+        return Err(invalid("neither a regular file nor a pipe"));
     }
     rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
-        return Err(invalid(format!("longer than {} MiB", limit >> 20)));
+        return Err(invalid(&format!("longer than {} MiB", limit >> 20)));
     }
-    String::from_utf8(bytes).map_err(|_| invalid("not UTF-8 text".to_owned()))
+    String::from_utf8(bytes).map_err(|_| invalid("not UTF-8 text"))
 }
 
 /// Returns the SHA-256 of a file's contents, in hexadecimal.

@@ -3,8 +3,10 @@
 //! Programs of the cache are executed, figures of the store are compared, and the configuration names commands. So each
 //! of them belongs to this user or to root, or the user has named it, and no other user can write it.
 
+use crate::files::{open_text, read_open};
 use crate::Error;
 use std::fs::{self, DirBuilder, Metadata};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -104,6 +106,124 @@ pub fn check_store(path: &Path, origin: Origin) -> Result<(), Error> {
     Ok(())
 }
 
+/// Checks that a home directory in which this program creates files exists and is this user's or root's.
+///
+/// # Errors
+/// It does not exist, or another user owns it.
+pub fn check_home(origin: Origin) -> Result<(), Error> {
+    match std::env::var_os("HOME") {
+        Some(home) if origin == Origin::Home => check_home_at(Path::new(&home)),
+        _ => Ok(()),
+    }
+}
+
+fn check_home_at(home: &Path) -> Result<(), Error> {
+    let problem = match fs::metadata(home) {
+        Ok(about) if is_ours(about.uid()) => return Ok(()),
+        Ok(about) => format!("belongs to another user, uid {}", about.uid()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "does not exist".to_owned(),
+        Err(_) => return Ok(()), // What is opened there fails with the reason.
+    };
+    Err(Error::missing(
+        format!("{}: the home directory {problem}", home.display()),
+        "set HOME to yours, or name another place: XDG_CACHE_HOME for the cache, --store for a store",
+    ))
+}
+
+/// Checks that no other user can change a directory below `top`, a directory that was checked. One that does not exist passes.
+///
+/// # Errors
+/// See [`check_tree`].
+pub fn check_below(top: &Path, path: &Path) -> Result<(), Error> {
+    match (fs::symlink_metadata(path), fs::metadata(path)) {
+        (Ok(link), Ok(about)) => {
+            check_owner(path, link.uid(), owner(top))?;
+            check_inside(path, &about, owner(top))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the text of a file below `top`, a directory that was checked, if no other user can change the file.
+///
+/// # Errors
+/// The file cannot be read as text, or others can change it. A file that does not exist has none.
+pub fn read_inside(top: &Path, path: &Path, limit: u64) -> Result<Option<String>, Error> {
+    let read = || -> io::Result<Result<String, Error>> {
+        let file = open_text(path)?;
+        match check_inside(path, &file.metadata()?, owner(top)) {
+            Ok(()) => Ok(Ok(read_open(file, limit)?)),
+            Err(error) => Ok(Err(error)),
+        }
+    };
+    match read() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::file(path)(error)),
+        Ok(text) => text.map(Some),
+    }
+}
+
+/// Depth to which all entries of a cache are checked: kinds, and packages, snapshots and the like in them.
+const DEPTH: u32 = 2;
+
+/// Checks that no other user can change what is below `top`, a directory that was checked. What is in a directory that
+/// others cannot enter may have any mode, and is checked to [`DEPTH`] only.
+///
+/// # Errors
+/// Another user, who is not the owner of `top`, owns an entry, or the group or everybody can write it.
+pub fn check_tree(top: &Path) -> Result<(), Error> {
+    let Ok(about) = fs::metadata(top) else {
+        return Ok(());
+    };
+    check_entries(top, about.uid(), may_enter(&about), 1)
+}
+
+fn check_entries(place: &Path, owner: u32, is_open: bool, depth: u32) -> Result<(), Error> {
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let Ok(mut about) = entry.metadata() else {
+            continue; // Another process has removed it.
+        };
+        if about.is_symlink() {
+            check_owner(&path, about.uid(), owner)?;
+            match fs::metadata(&path) {
+                Ok(target) if depth <= DEPTH => about = target,
+                _ => continue,
+            }
+        }
+        match is_open {
+            true if about.is_dir() || about.is_file() => check_inside(&path, &about, owner)?,
+            _ => check_owner(&path, about.uid(), owner)?,
+        }
+        let is_open = is_open && may_enter(&about);
+        if about.is_dir() && (is_open || depth < DEPTH) {
+            check_entries(&path, owner, is_open, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks an entry of a directory of `owner`.
+fn check_inside(path: &Path, about: &Metadata, owner: u32) -> Result<(), Error> {
+    check_owner(path, about.uid(), owner)?;
+    match is_writable(about) {
+        true => Err(writable(path, about.mode())),
+        false => Ok(()),
+    }
+}
+
+fn check_owner(path: &Path, found: u32, owner: u32) -> Result<(), Error> {
+    match is_ours(found) || found == owner {
+        true => Ok(()),
+        false => Err(foreign(path, found)),
+    }
+}
+
+/// Returns the owner of a directory; root if it does not exist.
+fn owner(directory: &Path) -> u32 {
+    fs::metadata(directory).map_or(0, |about| about.uid())
+}
+
 /// Creates a directory and those above it, for this user only.
 ///
 /// # Errors
@@ -127,6 +247,11 @@ pub(crate) fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
+/// Returns whether the group or everybody can use what is in a directory.
+fn may_enter(about: &Metadata) -> bool {
+    about.mode() & 0o011 != 0
+}
+
 fn is_writable(about: &Metadata) -> bool {
     about.mode() & WRITABLE != 0
 }
@@ -134,7 +259,8 @@ fn is_writable(about: &Metadata) -> bool {
 fn foreign(path: &Path, uid: u32) -> Error {
     Error::missing(
         format!("{}: it belongs to another user, uid {uid}", path.display()),
-        "remove it, or name another place: XDG_CACHE_HOME for the cache, --store for a store",
+        "remove it, or name another place: XDG_CACHE_HOME for the cache, XDG_CONFIG_HOME for the configuration, --store \
+         for a store",
     )
 }
 
@@ -211,6 +337,84 @@ mod tests {
         set_mode(place.path(), 0o1777);
         let allowed = ORIGINS.map(|origin| check(&paths[0], origin).is_ok());
         assert_eq!(allowed, [true, false, false]);
+    }
+
+    #[test]
+    fn text_that_others_can_change_is_not_read() {
+        let (place, [_, file]) = entries();
+        let read = |path: &Path| read_inside(place.path(), path, 10);
+        fs::write(&file, "text").unwrap();
+        let link = place.path().join("link");
+        symlink(&file, &link).unwrap();
+        for path in [&file, &link] {
+            set_mode(&file, 0o644);
+            assert_eq!(read(path).unwrap().as_deref(), Some("text"));
+            for mode in [0o664, 0o646, 0o666] {
+                set_mode(&file, mode);
+                let remedy = format!("chmod go-w {}", path.display());
+                assert_eq!(read(path).unwrap_err().remedy(), Some(&remedy[..]));
+            }
+        }
+        assert_eq!(read(&place.path().join("missing")).unwrap(), None);
+        set_mode(&file, 0o644);
+        if chown(&file, Some(STRANGER), None).is_ok() {
+            assert!(read(&file).is_err() && read(&link).is_err());
+            chown(place.path(), Some(STRANGER), None).unwrap();
+            assert!(
+                read(&file).is_ok(),
+                "who owns the directory can change all of it"
+            );
+        }
+    }
+
+    #[test]
+    fn trees_that_others_can_change_are_refused() {
+        let (place, _) = entries();
+        let top = place.path();
+        let paths = ["a", "a/b", "a/b/c", "a/b/c/file"].map(|name| top.join(name));
+        create_directory(&paths[2]).unwrap();
+        fs::write(&paths[3], "").unwrap();
+        for open in [0o700, 0o755] {
+            set_mode(top, open);
+            paths.iter().for_each(|path| set_mode(path, 0o755));
+            assert!(check_tree(top).is_ok());
+            for path in &paths {
+                set_mode(path, 0o777);
+                let others = if open == 0o755 { Some(path) } else { None };
+                let error = check_tree(top).err().map(|error| error.to_string());
+                let named = others.map(|path| format!("{}: other users", path.display()));
+                assert_eq!(error.is_some(), named.is_some());
+                assert!(error
+                    .unwrap_or_default()
+                    .starts_with(&named.unwrap_or_default()));
+                set_mode(path, 0o755);
+            }
+        }
+        set_mode(top, 0o700);
+        for (path, is_seen) in paths.iter().zip([true, true, false, false]) {
+            if chown(path, Some(STRANGER), None).is_ok() {
+                assert_eq!(check_tree(top).is_err(), is_seen, "{}", path.display());
+                set_mode(top, 0o755);
+                assert!(check_tree(top).is_err());
+                set_mode(top, 0o700);
+                chown(path, Some(0), None).unwrap();
+            }
+        }
+        assert!(check_tree(&top.join("missing")).is_ok());
+    }
+
+    #[test]
+    fn homes_of_others_and_missing_ones_are_errors() {
+        let (place, [home, _]) = entries();
+        assert!(check_home_at(&home).is_ok());
+        let error = check_home_at(&place.path().join("missing")).unwrap_err();
+        assert!(error
+            .to_string()
+            .contains("the home directory does not exist"));
+        if chown(&home, Some(STRANGER), None).is_ok() {
+            let error = check_home_at(&home).unwrap_err();
+            assert!(error.to_string().contains("uid 54321") && error.remedy().is_some());
+        }
     }
 
     #[test]
