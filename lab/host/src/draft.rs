@@ -6,8 +6,8 @@
 use crate::private::is_ours;
 use crate::Error;
 use rustix::fs::{flock, FlockOperation};
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::{Builder, NamedTempFile, TempDir};
@@ -45,9 +45,14 @@ impl WorkDirectory {
         Self::with_prefix(TEMPORARY, &std::env::temp_dir())
     }
 
+    /// It is for this user only, whatever the umask is.
+
     fn with_prefix(prefix: &str, place: &Path) -> Result<Self, Error> {
         remove_abandoned(place);
-        let directory = Builder::new().prefix(prefix).tempdir_in(place);
+        let directory = Builder::new()
+            .prefix(prefix)
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(place);
         let directory = directory.map_err(Error::file(place))?;
         Ok(Self {
             _lock: locked(directory.path()).map_err(Error::file(directory.path()))?,
@@ -129,6 +134,19 @@ fn has_owner(name: &str) -> bool {
 mod tests {
     use super::*;
     use std::time::SystemTime;
+
+    #[test]
+    fn work_directories_are_for_their_owner_only() {
+        let place = tempfile::tempdir().unwrap();
+        for made in [
+            WorkDirectory::create(place.path()),
+            WorkDirectory::temporary(),
+        ] {
+            let made = made.unwrap();
+            let mode = fs::metadata(made.path()).unwrap().mode();
+            assert_eq!(mode & 0o7777, 0o700);
+        }
+    }
 
     /// Makes a file or directory old enough to be abandoned.
     fn settle(path: &Path) {

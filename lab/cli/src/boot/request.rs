@@ -5,7 +5,8 @@ use crate::failure::Failure;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::NamedTempFile;
+use trapline_environments::draft::WorkDirectory;
 use trapline_environments::{ready_for_linux, shell_root, stock_kernel, Part, Settings};
 
 /// A machine to boot.
@@ -20,7 +21,7 @@ pub struct Request {
     pub console_to_errors: bool,
     arguments: Vec<OsString>,
     /// Directory of the default API socket, removed on drop.
-    _own: Option<TempDir>,
+    _own: Option<WorkDirectory>,
     /// File of the root with a shell, removed on drop.
     _shell: Option<NamedTempFile>,
 }
@@ -73,12 +74,8 @@ impl Request {
 }
 
 /// Creates a socket path in a private directory.
-fn own_socket() -> Result<(PathBuf, Option<TempDir>), Failure> {
-    let place = tempfile::tempdir().map_err(|error| {
-        Failure::new(format!(
-            "cannot create a directory for the API socket: {error}"
-        ))
-    })?;
+fn own_socket() -> Result<(PathBuf, Option<WorkDirectory>), Failure> {
+    let place = WorkDirectory::temporary()?;
     Ok((place.path().join("machine"), Some(place)))
 }
 
