@@ -53,9 +53,9 @@ pub enum Problem {
     /// The file is an SQLite database of another program.
     #[error("it is a database of another program")]
     Foreign,
-    /// The file has views, triggers or the like.
-    #[error("it has a {0}, which no version of Trapline adds")]
-    Executable(String),
+    /// The file has triggers, constraints, indices or the like of others.
+    #[error("it has {0}, which no version of Trapline adds")]
+    Unknown(String),
     /// A later version of Trapline wrote the file.
     #[error("it is of format {found}, and this version reads formats up to {known}")]
     Newer {
@@ -84,7 +84,7 @@ impl Problem {
             Self::Unreadable(_) => "make it readable, or choose another with --store FILE",
             Self::Unwritable(_) | Self::NotAFile => "choose another place with --store FILE",
             Self::Locked => "wait until that is done, or choose another with --store FILE",
-            Self::Executable(_) => {
+            Self::Unknown(_) => {
                 "ask where it is from before you use it, or choose another with --store FILE"
             }
             Self::Corrupt(_) => "move it away, or choose another with --store FILE",

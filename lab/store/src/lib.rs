@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod builds;
+mod definitions;
 mod error;
 mod pack;
 mod read;
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_with_code_or_without_a_format_are_refused() {
+    fn stores_with_definitions_of_others_or_without_a_format_are_refused() {
         let code = [
             "CREATE VIEW extra AS SELECT 1",
             "DROP TABLE skips; CREATE VIEW skips AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)
@@ -377,6 +378,17 @@ mod tests {
             "CREATE VIEW pairs AS SELECT 1 AS id; CREATE TRIGGER extra INSTEAD OF INSERT ON pairs BEGIN SELECT 1; END",
             "ALTER TABLE samples ADD COLUMN extra INTEGER GENERATED ALWAYS AS (end_tick * 2)",
             "CREATE TABLE extra (a, b AS (a * 2) STORED)",
+            "CREATE TABLE extra (a)",
+            "CREATE INDEX extra ON boots (abs(id))",
+            "CREATE UNIQUE INDEX extra ON samples (operation)",
+            "ALTER TABLE runs ADD COLUMN extra INTEGER",
+            "DROP INDEX boots_of_run; CREATE INDEX boots_of_run ON boots (run) WHERE run > 1",
+            "DROP TABLE samples; CREATE TABLE samples (operation INTEGER NOT NULL REFERENCES operations,
+             number INTEGER NOT NULL, start_tick INTEGER NOT NULL, end_tick INTEGER NOT NULL, count INTEGER NOT NULL,
+             host_ns INTEGER, PRIMARY KEY (operation, number), UNIQUE (operation) ON CONFLICT REPLACE) WITHOUT ROWID",
+            "DROP TABLE skips; CREATE TABLE skips (id INTEGER PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs,
+             environment TEXT NOT NULL, reason TEXT NOT NULL, variant TEXT NOT NULL DEFAULT '/*',
+             extra INTEGER UNIQUE ON CONFLICT REPLACE, more DEFAULT '*/')",
             "PRAGMA user_version = -1",
             "PRAGMA user_version = -2147483648",
             "PRAGMA user_version = 0",
@@ -392,7 +404,7 @@ mod tests {
             let errors = [Store::open(&path).err(), Store::open_existing(&path).err()];
             for error in errors {
                 let problem = error.unwrap_or_else(|| panic!("{sql}: accepted")).problem;
-                let is_refused = matches!(problem, Problem::Executable(_) | Problem::Corrupt(_));
+                let is_refused = matches!(problem, Problem::Unknown(_) | Problem::Corrupt(_));
                 assert!(is_refused, "{sql}: {problem:?}");
             }
             assert_eq!(std::fs::read(&path).unwrap(), before, "{sql}: changed");

@@ -3,8 +3,8 @@
 //! Unsigned 64-bit numbers are stored in SQLite's signed integers as two's complement. SQLite keeps the
 //! comments in the tables: `sqlite3 FILE .schema` documents the file.
 
-use crate::{settings, Problem};
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use crate::{definitions, settings, Problem};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use trapline_model::settings::{
     store_format, FORMAT_WITH_QUEUES as WITH_QUEUES, FORMAT_WITH_TRIALS as WITH_TRIALS,
 };
@@ -235,6 +235,18 @@ fn create(connection: &mut Connection) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Returns an empty store in memory with every definition of every format.
+fn reference() -> Result<Connection, Problem> {
+    let mut connection = Connection::open_in_memory()?;
+    create(&mut connection)?;
+    // Formats 4 and 5.
+    connection.execute_batch(
+        "ALTER TABLE boots ADD COLUMN variant TEXT NOT NULL DEFAULT '';
+         ALTER TABLE skips ADD COLUMN variant TEXT NOT NULL DEFAULT '';",
+    )?;
+    Ok(connection)
+}
+
 /// Migrates a store of an earlier format.
 fn migrate(connection: &mut Connection) -> Result<(), Problem> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -322,27 +334,13 @@ pub fn verify(connection: &mut Connection) -> Result<(), Problem> {
     if found < 1 {
         return Err(Problem::Corrupt(format!("it is of format {found}")));
     }
-    if let Some(code) = executable(connection)? {
-        return Err(Problem::Executable(code));
-    }
+    definitions::check(connection, &reference()?)?;
     let health: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if health == "ok" {
         Ok(())
     } else {
         Err(Problem::Corrupt(health))
     }
-}
-
-/// Returns the first entry of the schema that SQLite executes when tables are read or written. No version of Trapline
-/// writes one: a view can replace a table and never end, and a trigger changes new figures.
-fn executable(connection: &Connection) -> Result<Option<String>, Problem> {
-    let sql = "SELECT type || ' ' || name FROM sqlite_master
-               WHERE type NOT IN ('table', 'index') OR type = 'table' AND rootpage = 0
-               UNION ALL SELECT 'computed column ' || column.name
-               FROM sqlite_master AS entry JOIN pragma_table_xinfo(entry.name) AS column
-               WHERE entry.type = 'table' AND column.hidden <> 0 LIMIT 1";
-    let found = connection.query_row(sql, [], |row| row.get(0));
-    Ok(found.optional()?)
 }
 
 /// Returns the SQL expressions for owner and plan of a run.
