@@ -46,7 +46,6 @@ impl WorkDirectory {
     }
 
     /// It is for this user only, whatever the umask is.
-
     fn with_prefix(prefix: &str, place: &Path) -> Result<Self, Error> {
         remove_abandoned(place);
         let directory = Builder::new()
