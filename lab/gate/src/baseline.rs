@@ -2,6 +2,7 @@
 
 use crate::facts;
 use crate::kept_profile::{self, KeptProfile};
+use crate::unique::Unique;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trapline_abi::{Direction, Op, OpSet};
@@ -160,6 +161,7 @@ impl Baseline {
         // The version first: the rest may have another form in later ones.
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(BaselineError::Corrupt)?;
+        let Unique = serde_json::from_str(text).map_err(BaselineError::Corrupt)?;
         match value.get(VERSION_KEY).and_then(serde_json::Value::as_u64) {
             None => return Err(BaselineError::Foreign),
             Some(found) if found > VERSION => return Err(BaselineError::Newer { found }),
@@ -359,7 +361,17 @@ mod tests {
         let newer = good.replace("\"trapline-baseline\": 4", "\"trapline-baseline\": 5");
         let wall = good.replace("sim/kvm", "kvm");
         let null = good.replace("1.0", "null");
-        let texts = ["", "{", "[]", "{\"cells\": []}", &newer, &wall, &null];
+        let twice = good.replace("\"qemu\": \"7.2\"", "\"qemu\": \"7.2\", \"qemu\": \"7.3\"");
+        let texts = [
+            "",
+            "{",
+            "[]",
+            "{\"cells\": []}",
+            &newer,
+            &wall,
+            &null,
+            &twice,
+        ];
         let errors = texts.map(|text| Baseline::parse(text).unwrap_err().to_string());
         expect![[r#"
             empty, as after a run that failed
@@ -368,7 +380,8 @@ mod tests {
             JSON, but not a baseline
             format 5 is not supported, this version reads up to 4
             figures of 'kvm', which is not an environment of the instruction clock
-            not a baseline, or damaged (invalid type: null, expected f64)"#]]
+            not a baseline, or damaged (invalid type: null, expected f64)
+            not a baseline, or damaged (two values of 'qemu' at line 6 column 7)"#]]
         .assert_eq(&errors.join("\n"));
     }
 

@@ -13,6 +13,7 @@ pub mod forms;
 mod kept_profile;
 pub mod search;
 pub mod tolerance;
+mod unique;
 
 pub use baseline::{Baseline, BaselineError};
 pub use compare::{compare, Comparison, Outcome, Row, Verdict};
