@@ -18,17 +18,47 @@ pub fn finding(cells: &[Cell]) -> Finding {
     };
     let certain = all().find_map(|(row, op)| Some((row, op, trusted(cells, row, op)?)));
     let any = || all().find_map(|(row, op)| Some((row, op, figure(cells, row, op)?)));
+    let below = || all().find_map(|(row, op)| below_resolution(cells, row, op));
     match certain.or_else(any) {
         Some((row, op, figure)) => of_figure(row, op, figure),
-        None => Finding {
-            kind: Kind::Unsure,
-            clock: Clock::Wall,
-            weight: 0.0,
-            number: String::new(),
-            title: "Nothing was measured.".to_owned(),
-            text: "the reasons are below.".to_owned(),
-        },
+        None => below().unwrap_or_else(|| {
+            unsure(
+                Clock::Wall,
+                "Nothing was measured.",
+                "the reasons are below.",
+            )
+        }),
     }
+}
+
+fn unsure(clock: Clock, title: &str, text: &str) -> Finding {
+    Finding {
+        kind: Kind::Unsure,
+        clock,
+        weight: 0.0,
+        number: String::new(),
+        title: title.to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+/// Returns the upper bound of a figure that is below the resolution.
+fn below_resolution(cells: &[Cell], row: EnvironmentId, op: Op) -> Option<Finding> {
+    let is_it = |cell: &&Cell| cell.environment == row && cell.op == op;
+    let limit = cells.iter().find(is_it)?.value.figure()?.resolution()?;
+    let (clock, subject) = (row.clock(), subject(op));
+    let (verb, limit) = (verb(op), figures::value(limit, op, clock));
+    let unit = if clock.is_exact() {
+        " instructions"
+    } else {
+        ""
+    };
+    let title = format!(
+        "{subject} {verb} less than {limit}{unit} in {}.",
+        people(row)
+    );
+    let text = "not more than the loop or the clock around it.";
+    Some(unsure(clock, &capitalized(&title), text))
 }
 
 /// Returns the sentence of a run with several sets of settings, as a section: that of the first.
@@ -114,7 +144,7 @@ fn capitalized(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::fixture::{cell, figure, figure_between, figure_with_ratio, measured};
-    use trapline_stats::Value;
+    use trapline_stats::{Flag, Value};
 
     fn sentence(cells: &[Cell]) -> String {
         let found = finding(cells);
@@ -153,6 +183,24 @@ mod tests {
             let sentence = of(EnvironmentId::HOST, op, wall.clone());
             assert!(sentence.contains(" in host. "), "{sentence}");
         }
+    }
+
+    #[test]
+    fn figures_below_the_resolution_are_bounds() {
+        let below = |limit| Figure {
+            flags: vec![Flag::BelowResolution(limit)],
+            ..figure(0.1)
+        };
+        let fast = measured(EnvironmentId::HOST, Op::Getpid, below(0.24));
+        let expected = "A request for the process number costs less than 0.240 ns in host. not more than the loop or the \
+                        clock around it.";
+        assert_eq!(sentence(std::slice::from_ref(&fast)), expected);
+        let exact = measured(EnvironmentId::SIM, Op::PortOut, below(2.0));
+        assert!(
+            sentence(&[exact]).starts_with("A port write costs less than 2 instructions in sim. ")
+        );
+        let slow = measured(EnvironmentId::HOST, Op::Fork, figure(80_000.0));
+        assert!(!sentence(&[fast, slow]).contains("less than"));
     }
 
     #[test]
