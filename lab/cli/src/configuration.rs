@@ -2,6 +2,7 @@
 //! `$XDG_CONFIG_HOME/trapline`, by default in `~/.config/trapline`.
 
 use crate::failure::Failure;
+use crate::terminal::one_line;
 use std::path::{Path, PathBuf};
 use trapline_host::files::TEXT_LIMIT;
 use trapline_host::private::{self, Origin};
@@ -62,7 +63,7 @@ fn read_file(directory: &Path, path: &Path) -> Result<(), Failure> {
     };
     read_configuration(&text).map_err(|error| {
         Failure::usage(
-            format!("{}, {error}", path.display()),
+            format!("{}, {}", path.display(), one_line(error.to_string())),
             "see docs/custom-vmm.md",
         )
     })

@@ -1,6 +1,6 @@
 //! Prints failures, and converts those of the command line parser.
 
-use crate::terminal::printable;
+use crate::terminal::{printable, write_error};
 use anstyle::{AnsiColor, Style};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::process::ExitCode;
@@ -25,9 +25,10 @@ pub fn print(failure: &Failure) -> Status {
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
     let green = Style::new().fg_color(Some(AnsiColor::Green.into())).bold();
     let message = printable(&failure.message);
-    anstream::eprintln!("{red}error{red:#}: {message}");
+    write_error(format_args!("{red}error{red:#}: {message}\n"));
     if let Some(help) = &failure.help {
-        anstream::eprintln!("  {green}help{green:#}: {}", printable(help));
+        let help = printable(help);
+        write_error(format_args!("  {green}help{green:#}: {help}\n"));
     }
     failure.status
 }

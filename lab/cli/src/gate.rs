@@ -164,7 +164,11 @@ fn read(file: &Path) -> Result<Baseline, Failure> {
 }
 
 fn unusable(file: &Path, error: &BaselineError) -> Failure {
-    let message = format!("the baseline {} cannot be used: {error}", file.display());
+    let message = format!(
+        "the baseline {} cannot be used: {}",
+        file.display(),
+        terminal::one_line(error.to_string())
+    );
     Failure::usage(message, error.remedy())
 }
 

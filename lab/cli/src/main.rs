@@ -84,7 +84,7 @@ fn report_usage(error: &clap::Error, invalid: &[Failure]) -> Status {
     let help = error.render().ansi().to_string();
     match failure::from_clap(error) {
         Some(_) if failure::lacks_command(error) && std::env::args_os().len() == 1 => {
-            anstream::eprint!("{help}");
+            terminal::write_error(format_args!("{help}"));
             Status::Usage
         }
         Some(failure) => {

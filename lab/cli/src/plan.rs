@@ -54,7 +54,11 @@ pub fn read(path: &Path) -> Result<Study, Failure> {
     })?;
     let study = file::read(&text).map_err(|error| {
         Failure::usage(
-            format!("{}, {error}", path.display()),
+            format!(
+                "{}, {}",
+                path.display(),
+                terminal::one_line(error.to_string())
+            ),
             "'trapline plan schema' prints the keys of a plan",
         )
     })?;
@@ -189,7 +193,7 @@ impl Checked {
         let mut text = String::new();
         // Writing to a String cannot fail.
         if !self.about.is_empty() {
-            let _ = writeln!(text, "{}\n", self.about);
+            let _ = writeln!(text, "{}\n", terminal::one_line(&self.about));
         }
         let _ = writeln!(text, "Measures {}", self.operations);
         let _ = writeln!(

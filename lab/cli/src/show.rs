@@ -68,7 +68,7 @@ fn list(runs: &[RunInfo]) -> String {
             run.id.0,
             date(run.started_at),
             run.boots,
-            recorded_command::command(&run.request)
+            terminal::one_line(recorded_command::command(&run.request))
         )
     });
     lines.collect()

@@ -2,8 +2,12 @@
 
 use crate::args::Color;
 use std::borrow::Cow;
+use std::fmt::Arguments;
 use std::io::{self, IsTerminal, Write};
+use trapline_report::is_control;
 use trapline_runner::Failure;
+
+pub use trapline_report::one_line;
 
 /// Columns without a terminal.
 const DEFAULT_WIDTH: usize = 80;
@@ -102,14 +106,20 @@ pub fn print_styled(text: &str) -> Result<(), Failure> {
     print(|out| out.write_all(clean.as_bytes()))
 }
 
-/// Writes a line to standard error, without control characters ([`printable`]).
+/// Writes text with our own colours to standard error. If that fails, nobody can be told.
+pub fn write_error(text: Arguments<'_>) {
+    let mut errors = anstream::stderr().lock();
+    let _ = errors.write_fmt(text).and_then(|()| errors.flush());
+}
+
+/// Writes a line to standard error ([`one_line`]).
 pub fn print_error(line: &str) {
-    anstream::eprintln!("{}", printable(line));
+    write_error(format_args!("{}\n", one_line(line)));
 }
 
 /// Prints a question to standard error and returns the line that is typed; an end of input or a signal is `n`.
 pub fn answer(question: &str) -> String {
-    anstream::eprint!("{question}");
+    write_error(format_args!("{question}"));
     let mut line = String::new();
     match io::stdin().read_line(&mut line) {
         Ok(length) if length > 0 => line,
@@ -120,13 +130,14 @@ pub fn answer(question: &str) -> String {
 /// Begins the escape sequence of a colour (ECMA-48, SGR).
 const COLOUR_START: &str = "\x1b[";
 
-/// Returns text in which all control characters but ends of lines and tabs are replaced by U+FFFD. Texts of stores, plans,
-/// baselines, guests and file names pass here on their way to a terminal, which could execute them.
+/// Returns text in which all control characters ([`is_control`]) but line feeds and tabs are replaced by U+FFFD. Texts of
+/// stores, plans, baselines, guests and file names pass here on their way to a terminal, which could execute them; each was
+/// put into its line by [`one_line`] or the like.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
-    match text.contains(is_control) {
+    let is_hidden = |c: char| is_control(c) && c != '\n' && c != '\t';
+    match text.contains(is_hidden) {
         false => text.into(),
-        true => text.replace(is_control, "\u{fffd}").into(),
+        true => text.replace(is_hidden, "\u{fffd}").into(),
     }
 }
 
@@ -142,6 +153,9 @@ pub fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
+    /// Ends of lines and controls of the direction of writing that are no control characters of Unicode.
+    const CONTROLS: &str = "\u{2028}\u{2029}\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
+
     #[test]
     fn every_control_character_is_replaced() {
         for c in (0..=0x10_ffff).filter_map(char::from_u32) {
@@ -149,9 +163,12 @@ mod tests {
             let expected = match c {
                 '\n' | '\t' => text.clone(),
                 c if c.is_control() => "a\u{fffd}b".to_owned(),
+                _ if CONTROLS.contains(c) => "a\u{fffd}b".to_owned(),
                 _ => text.clone(),
             };
             assert_eq!(printable(&text), expected);
+            let is_kept = expected == text && !c.is_control();
+            assert_eq!(one_line(text.as_str()) == text, is_kept);
         }
     }
 }

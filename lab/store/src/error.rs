@@ -5,13 +5,18 @@ use std::path::{Path, PathBuf};
 
 /// A store could not be used.
 #[derive(Debug, thiserror::Error)]
-#[error("store {}: {problem}", path.display())]
+#[error("store {}: {}", path.display(), one_line(problem))]
 pub struct StoreError {
     /// Path of the store.
     pub path: PathBuf,
     /// Cause.
     #[source]
     pub problem: Problem,
+}
+
+/// Texts of the file are in it.
+fn one_line(problem: &Problem) -> String {
+    problem.to_string().replace(char::is_control, " ")
 }
 
 impl StoreError {

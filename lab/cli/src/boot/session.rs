@@ -167,7 +167,8 @@ impl<'a> Session<'a> {
                 let pressed = UnixStream::connect(&self.api)
                     .and_then(|mut machine| machine.write_all(b"button\n"));
                 if let Err(error) = pressed {
-                    eprint!("\r\ntrapline: cannot press the power button: {error}\r\n");
+                    let line = format!("\r\ntrapline: cannot press the power button: {error}\r\n");
+                    let _ = io::stderr().write_all(line.as_bytes());
                 }
             }
         }

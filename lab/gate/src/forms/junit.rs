@@ -1,6 +1,6 @@
 //! JUnit XML: a suite per environment, a case per operation, a failure per change.
 
-use super::{both, causes, difference, functions, percent, signed};
+use super::{both, causes, difference, functions, percent, plain, signed};
 use crate::compare::{Comparison, Row, Verdict};
 use trapline_ci::{Case, JunitError, Outcome, Remark, Suite};
 use trapline_model::EnvironmentId;
@@ -11,7 +11,7 @@ use trapline_profile::{Change, Function};
 /// # Errors
 /// The XML cannot be written.
 pub fn junit(comparison: &Comparison) -> Result<String, JunitError> {
-    let notes = comparison.notes.iter().cloned();
+    let notes = comparison.notes.iter().map(|note| plain(note));
     let causes = causes(comparison);
     let causes = causes
         .into_iter()
@@ -34,7 +34,7 @@ fn case(row: &Row, causes: &str) -> Case {
     Case {
         time: None,
         class: row.environment.name().to_owned(),
-        name: row.operation.clone(),
+        name: plain(&row.operation),
         outcome: outcome(row, causes),
         output: String::new(),
     }
@@ -47,7 +47,10 @@ fn of_functions(row: &Row) -> String {
     };
     let line = |change: &Change| {
         let Function { component, name } = &change.function;
-        format!("{} {component} {name}", signed(change.difference()))
+        plain(&format!(
+            "{} {component} {name}",
+            signed(change.difference())
+        ))
     };
     let listed = functions.listed.iter().map(line);
     let lines = listed.chain(functions.rest).chain(functions.caveat);
@@ -60,7 +63,7 @@ fn outcome(row: &Row, causes: &str) -> Outcome {
         Verdict::Skipped => {
             return Outcome::Skipped(Remark {
                 kind: row.verdict.name().to_owned(),
-                message: row.reason.clone().unwrap_or_default(),
+                message: row.reason.as_deref().map(plain).unwrap_or_default(),
                 text: String::new(),
             })
         }
@@ -70,7 +73,7 @@ fn outcome(row: &Row, causes: &str) -> Outcome {
     let (old, new) = both(row);
     let change = format!("{} {}", difference(row), percent(row));
     let reason = row.reason.as_ref();
-    let reason = reason.map_or(String::new(), |reason| format!("{reason}\n"));
+    let reason = reason.map_or(String::new(), |reason| format!("{}\n", plain(reason)));
     outcome(Remark {
         kind: row.verdict.name().to_owned(),
         message: format!("{old} -> {new} {} ({})", row.unit, change.trim_end()),

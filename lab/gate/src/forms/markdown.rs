@@ -1,6 +1,6 @@
 //! Markdown for a pull request.
 
-use super::{both, causes, difference, functions, percent, signed, verdict};
+use super::{both, causes, difference, functions, is_control, percent, signed, verdict};
 use crate::compare::{Comparison, Row};
 use std::fmt::Write;
 
@@ -88,7 +88,7 @@ fn escaped(text: &str) -> String {
     for c in text.chars() {
         match c {
             '\\' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '|' | '#' => escaped.extend(['\\', c]),
-            c if c.is_control() => escaped.push(' '),
+            c if is_control(c) => escaped.push(' '),
             c => escaped.push(c),
         }
     }

@@ -1,6 +1,6 @@
 //! Table for a terminal: causes, changes, result.
 
-use super::{both, causes, difference, functions, percent, signed, verdict};
+use super::{both, causes, difference, functions, percent, plain, signed, verdict};
 use crate::compare::{Comparison, Row};
 use std::fmt::Write;
 use trapline_model::EnvironmentId;
@@ -52,7 +52,7 @@ fn push(row: &Row, text: &mut String) {
     let (old, new) = both(row);
     let line = format!(
         "{:<24} {old:>16} {new:>16} {:>12} {:>8}",
-        row.operation,
+        plain(&row.operation),
         difference(row),
         percent(row)
     );
@@ -77,18 +77,11 @@ fn push_functions(row: &Row, text: &mut String) {
             text,
             "    {:>11}  {:<COMPONENT$} {}",
             signed(change.difference()),
-            clip(component, COMPONENT),
-            clip_path(name, FUNCTION)
+            clip(&plain(component), COMPONENT),
+            clip_path(&plain(name), FUNCTION)
         );
     }
     for line in functions.rest.iter().chain(&functions.caveat) {
         let _ = writeln!(text, "    {line}");
     }
-}
-
-/// Removes control characters, which reasons from a guest may contain.
-fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }

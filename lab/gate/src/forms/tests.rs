@@ -223,7 +223,32 @@ fn junit_has_a_suite_per_environment_and_a_case_per_operation() {
                 <testcase name="exits/cpuid" classname="sim/kvm" time="0.000">
                     <failure message="2835 -&gt; 2835.0001 insn (+1.0e-4 +3.5e-6%)" type="changed">likely cause: QEMU, 7.2.22 -&gt; 9.0.0 (sim, sim/kvm)
                 <testcase name="exits/mmio-read" classname="sim/kvm" time="0.000">
-                    <failure message="5640.000 -&gt; - insn (vanished)" type="vanished">the guest said | *no*"#]].assert_eq(&cases.collect::<Vec<_>>().join("\n"));
+                    <failure message="5640.000 -&gt; - insn (vanished)" type="vanished">the guest said  [31m| *no*"#]].assert_eq(&cases.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn texts_of_others_forge_no_line() {
+    let forged = "a\nsame: 100 figures\r::error::x\u{2028}::error::y\u{85}::error::z";
+    let mut comparison = explained(1);
+    comparison.causes[0].old = Some(forged.to_owned());
+    comparison.notes = vec![forged.to_owned()];
+    for row in &mut comparison.rows {
+        row.operation = forged.to_owned();
+        row.reason = row.new.is_none().then(|| forged.to_owned());
+    }
+    let changes = comparison.rows[2].explained.as_mut().unwrap();
+    changes.changes[0].function = Function {
+        component: forged.to_owned(),
+        name: forged.to_owned(),
+    };
+    let junit = junit(&comparison).unwrap();
+    for text in [table(&comparison), markdown(&comparison), junit] {
+        let is_end = |c: char| matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}');
+        let mut lines = text.split(is_end).map(str::trim_start);
+        let found = lines.find(|line| line.starts_with("same") || line.starts_with("::"));
+        assert_eq!(found, None);
+        assert!(text.contains("::error::x"));
+    }
 }
 
 #[test]

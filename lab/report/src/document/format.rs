@@ -1,9 +1,9 @@
 //! The output formats.
 
 use super::style::Style;
-use super::{json, markdown, text, Document};
+use super::{json, markdown, one_line, text, Document};
 use std::collections::BTreeSet;
-use trapline_ci::{JunitError, Suite};
+use trapline_ci::{Case, JunitError, Outcome, Suite};
 
 /// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ fn csv(documents: &[Document]) -> String {
     // Writing lines of equal length to memory cannot fail.
     let _ = header.map(|header| writer.write_record(header));
     for record in documents.iter().flat_map(|document| &document.records) {
-        let _ = writer.write_record(record);
+        let _ = writer.write_record(record.iter().map(one_line));
     }
     String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
 }
@@ -81,7 +81,89 @@ fn junit(documents: &[Document]) -> Result<String, JunitError> {
     let suites: Vec<Suite> = all
         .filter(|suite| names.insert(&suite.name))
         .cloned()
+        .map(in_lines)
         .collect();
     let command = documents.first().map_or("", |document| document.command);
     trapline_ci::junit(command, suites)
+}
+
+/// Returns a suite whose texts are lines, except those that may have several.
+fn in_lines(suite: Suite) -> Suite {
+    let fact = |(name, value): (String, String)| (one_line(name), one_line(value));
+    let case = |mut case: Case| {
+        (case.class, case.name) = (one_line(case.class), one_line(case.name));
+        if let Outcome::Skipped(it) | Outcome::Failed(it) | Outcome::Broken(it) = &mut case.outcome
+        {
+            it.message = one_line(std::mem::take(&mut it.message));
+        }
+        case
+    };
+    Suite {
+        name: one_line(suite.name),
+        facts: suite.facts.into_iter().map(fact).collect(),
+        cases: suite.cases.into_iter().map(case).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Look, Marker, Note, Section, Span, Table};
+    use trapline_ci::Remark;
+
+    const FORGED: &str =
+        "a\nsame: 100 figures\r::error::x\u{2028}::error::y\u{202e}z\u{85}::error::v";
+
+    #[test]
+    fn texts_of_others_forge_no_line() {
+        let mut section = Section::new(FORGED, FORGED);
+        let mut table = Table::new(FORGED, [FORGED]);
+        table.heading(FORGED, FORGED);
+        table.row(FORGED, [Span::plain(FORGED)]);
+        section.table(table);
+        section.note(Marker::Subject(FORGED.to_owned()), FORGED, Look::Plain);
+        let remark = Remark {
+            message: FORGED.to_owned(),
+            ..Remark::default()
+        };
+        let case = Case {
+            class: FORGED.to_owned(),
+            name: FORGED.to_owned(),
+            outcome: Outcome::Failed(remark),
+            time: None,
+            output: String::new(),
+        };
+        let document = Document {
+            head: vec![Note::new(Marker::Paragraph, FORGED, Look::Plain)],
+            sections: vec![section],
+            header: &["a"],
+            records: vec![vec![FORGED.to_owned()]],
+            suites: vec![Suite {
+                name: FORGED.to_owned(),
+                facts: vec![(FORGED.to_owned(), FORGED.to_owned())],
+                cases: vec![case],
+            }],
+            ..Document::default()
+        };
+        let wide = Style {
+            width: 10_000,
+            ..Style::default()
+        };
+        for format in [
+            Format::Text(wide),
+            Format::Markdown,
+            Format::Csv,
+            Format::Junit,
+        ] {
+            let text = render(std::slice::from_ref(&document), format).unwrap();
+            let is_end = |c: char| matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}');
+            let mut lines = text.split(is_end).map(str::trim_start);
+            let forged = lines.find(|line| line.starts_with("same") || line.starts_with("::"));
+            assert_eq!(forged, None, "{format:?}");
+            assert!(
+                !text.contains('\u{202e}') && text.contains("::error::"),
+                "{format:?}"
+            );
+        }
+    }
 }

@@ -136,6 +136,10 @@ impl Note {
 
     /// Creates a note; control characters and repeated spaces of `text` become single spaces.
     pub fn new(marker: Marker, text: &str, look: Look) -> Self {
+        let marker = match marker {
+            Marker::Subject(subject) => Marker::Subject(one_line(subject)),
+            other => other,
+        };
         Self {
             marker,
             text: printable(text),
@@ -149,7 +153,7 @@ impl Section {
     pub fn new(title: &str, explanation: impl Into<String>) -> Self {
         Self {
             title: Span::new(printable(title), Look::Strong),
-            explanation: explanation.into(),
+            explanation: one_line(explanation),
             blocks: Vec::new(),
         }
     }
@@ -234,7 +238,7 @@ impl Span {
     /// Creates a span.
     pub fn new(text: impl Into<String>, look: Look) -> Self {
         Self {
-            text: text.into(),
+            text: one_line(text),
             look,
         }
     }
@@ -337,11 +341,11 @@ impl Table {
         columns: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
         let columns = columns.into_iter().map(|title| Column {
-            title: title.into(),
+            title: one_line(title),
             parts: vec![Align::Right],
         });
         Self {
-            corner: corner.into(),
+            corner: one_line(corner),
             columns: columns.collect(),
             ..Self::default()
         }
@@ -378,7 +382,7 @@ impl Table {
         cells: impl IntoIterator<Item = impl Into<Cell>>,
     ) {
         self.rows.push(Row::Cells {
-            label: label.into(),
+            label: one_line(label),
             cells: cells.into_iter().map(Into::into).collect(),
         });
     }
@@ -386,15 +390,33 @@ impl Table {
     /// Adds a heading for the rows that follow.
     pub fn heading(&mut self, name: impl Into<String>, remark: impl Into<String>) {
         self.rows.push(Row::Heading {
-            name: name.into(),
-            remark: remark.into(),
+            name: one_line(name),
+            remark: one_line(remark),
         });
+    }
+}
+
+/// Returns whether a character changes what is around it: control characters, which include most ends of lines, the
+/// other two ends, and controls of the direction of writing.
+pub fn is_control(c: char) -> bool {
+    matches!(
+        c,
+        '\u{2028}' | '\u{2029}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    ) || c.is_control()
+}
+
+/// Returns `text` as part of a line, with spaces in place of control characters.
+pub fn one_line(text: impl Into<String>) -> String {
+    let text = text.into();
+    match text.contains(is_control) {
+        true => text.replace(is_control, " "),
+        false => text,
     }
 }
 
 /// Returns `text` without control characters, with single spaces: texts of guests are untrusted.
 pub fn printable(text: &str) -> String {
-    let words = text.split(|c: char| c.is_control() || c.is_whitespace());
+    let words = text.split(|c: char| is_control(c) || c.is_whitespace());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     words.join(" ")
 }
