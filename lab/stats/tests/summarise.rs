@@ -341,23 +341,31 @@ fn boots_of_one_environment_must_do_equal_work_too() {
 
 #[test]
 fn work_of_another_size_is_flagged_and_its_checksum_not_compared() {
-    let touch = |environment, batches_of: usize, check| {
-        let outcome = with_check(batches(&vec![100; batches_of], 256), check);
+    let touch = |environment, (batches_of, pages): (usize, u64), check| {
+        let outcome = with_check(batches(&vec![100; batches_of], pages), check);
         boot(environment, 0, vec![(Op::FirstTouch4k, outcome)])
     };
     let seen = [
-        touch(HOST, 4, 10),
-        touch(QEMU_TCG, 2, 3),
-        touch(SIM_LINUX, 2, 3),
+        touch(HOST, (4, 256), 10),
+        touch(QEMU_TCG, (2, 512), 3),
+        touch(SIM_LINUX, (2, 512), 3),
+        touch(KVM, (2, 256), 10),
     ];
     let summary = summarise(&seen);
     let tcg = figure(&summary, QEMU_TCG, Op::FirstTouch4k);
     let sizes = Flag::OtherSize {
         here: Work::Pages(512),
-        bare: Work::Pages(1024),
+        bare: Work::Pages(256),
     };
     assert_eq!(tcg.flags, [sizes]);
     assert_eq!(tcg.ratio, None, "of other work");
+    // A budget ended it earlier.
+    let fewer = figure(&summary, KVM, Op::FirstTouch4k);
+    assert!(!fewer
+        .flags
+        .iter()
+        .any(|flag| matches!(flag, Flag::OtherSize { .. })));
+    assert_eq!(fewer.ratio.map(|ratio| ratio.estimate), Some(1.0));
 }
 
 #[test]
