@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
+use trapline_host::draft::WorkDirectory;
 use trapline_abi::job::Fault;
 use trapline_abi::Job;
 use trapline_host::custom_vmm::{CustomGuest, CustomVmm};
@@ -67,7 +67,7 @@ pub struct GuestInCustomVmm {
     custom: CustomGuest,
     facts: Facts,
     /// Removed when dropped.
-    _home: TempDir,
+    _home: WorkDirectory,
 }
 
 impl GuestInCustomVmm {
@@ -81,7 +81,7 @@ impl GuestInCustomVmm {
         guest: &GuestConfig,
         ring: u8,
     ) -> Result<Self, Error> {
-        let home = TempDir::new().map_err(Error::file(std::env::temp_dir()))?;
+        let home = WorkDirectory::temporary()?;
         let converted = home.path().join("image");
         if let Some(bytes) = image_format::converted(image, vmm.format(), guest.memory_mib)? {
             std::fs::write(&converted, bytes).map_err(Error::file(&converted))?;
@@ -103,7 +103,7 @@ impl GuestInCustomVmm {
     /// # Errors
     /// A program, a part or the kernel does not exist, or no file can be written.
     pub fn linux(vmm: CustomVmm, settings: &Settings, guest: &GuestConfig) -> Result<Self, Error> {
-        let home = TempDir::new().map_err(Error::file(std::env::temp_dir()))?;
+        let home = WorkDirectory::temporary()?;
         let linux = Linux::new(settings, guest)?;
         let initramfs = home.path().join("initramfs");
         std::fs::write(&initramfs, linux.root.bytes()?).map_err(Error::file(&initramfs))?;

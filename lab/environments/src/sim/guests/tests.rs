@@ -149,7 +149,7 @@ fn log_of_the_emulator_follows_the_errors_of_a_program_that_failed() {
         );
         let guest = [launch(0), relay(0, &records()), reaped(0, status), done()].concat();
         output.console(&guest, 0, &mut NoProbe);
-        output.finish(Err(Error::Stopped));
+        drop(output);
         sink.0[0].report.errors.clone()
     };
     assert_eq!(errors_after(0), "");
