@@ -101,7 +101,9 @@ fn of_figure(row: EnvironmentId, op: Op, figure: &Figure) -> Finding {
         (Unit::Time, _) => (verb(op), format!("{number} instructions")),
     };
     let operation = is_exit.then(|| subject(op));
-    let ratio = figure.ratio.filter(|_| figure.flags.is_empty());
+    let ratio = figure
+        .ratio
+        .filter(|_| figure.flags.is_empty() && !row.is_bare());
     let ratio = ratio.map(|ratio| {
         let factor = figures::quantity(ratio.estimate);
         format!("{factor} times as much as in {}", clock.bare())
