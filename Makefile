@@ -12,8 +12,8 @@ GUEST_PROGRAMS := trapline-vmm trapline-agent trapline-conformance trapline-floo
 	trapline-probe trapline-switch trapline-symbols
 SKIPS := $(CURDIR)/target/skips.txt
 
-# Tests wait for the machines that they start, and for time: two more at a time than there are CPUs.
-export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 2)))
+# Tests wait for the machines that they start: one more at a time than there are CPUs.
+export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 1)))
 # Tests use the release profile with changes for our own crates: dependencies are compiled once.
 # All machines of the tests fit in the limit of snapshots: a machine that is removed has to be booted again.
 # Always of the whole workspace: dependencies of fewer packages have fewer features, and are compiled again.

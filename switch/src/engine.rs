@@ -52,7 +52,7 @@ pub struct Engine {
     /// The port whose frames are copied.
     mirrored: Option<usize>,
     recorder: Recorder,
-    /// What notifications of each port have cost.
+    /// CPU time of the notifications of each port.
     patience: Vec<Patience>,
 }
 

@@ -1,4 +1,4 @@
-//! What the notifications of a port cost the thread that forwards.
+//! CPU time that the notifications of a port take of the thread that forwards.
 //!
 //! The kernel wakes all that wait for an event in the thread that signals it, and a VMM may let any number wait (epoll(7)). A port
 //! whose notifications take too long is stopped. The clock on the wall cannot tell that: a thread also loses its CPU on a busy

@@ -58,7 +58,7 @@ pub struct Active {
     pub first: usize,
     /// A frame may take several buffers (`VIRTIO_NET_F_MRG_RXBUF`).
     pub is_mergeable: bool,
-    /// What its receive buffers have cost in a turn.
+    /// Descriptors of its receive buffers that were read in a turn.
     pub effort: Effort,
 }
 

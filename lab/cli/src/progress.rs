@@ -22,7 +22,7 @@ pub struct Progress {
     expected: Arc<OnceLock<String>>,
     /// Boots that run, with their lines. Several run at once on exact clocks; the first of them is shown.
     running: Mutex<BTreeMap<BootKey, String>>,
-    /// What the boots so far say, if it is to be told.
+    /// The sentence of the boots so far, if it is to be shown.
     findings: Option<Mutex<Findings>>,
     begin: Instant,
     ticker: Option<Ticker>,
@@ -31,11 +31,11 @@ pub struct Progress {
 /// Replicate and configuration of a boot.
 type BootKey = (u32, Config);
 
-/// Observations with default settings, and the sentence that they last gave.
+/// Observations with default settings, and the last sentence about them.
 #[derive(Default)]
 struct Findings {
     observations: Vec<Observation>,
-    told: String,
+    shown: String,
 }
 
 impl Findings {
@@ -47,11 +47,11 @@ impl Findings {
         self.observations.push(observation.clone());
         let cells = trapline_stats::summarise(&self.observations).cells;
         let sentence = first_sentence(&cells)?;
-        if sentence == self.told {
+        if sentence == self.shown {
             return None;
         }
-        self.told = sentence;
-        Some(&self.told)
+        self.shown = sentence;
+        Some(&self.shown)
     }
 }
 
@@ -163,12 +163,12 @@ impl Progress {
         }
     }
 
-    /// From now on tells what the boots so far say, whenever it changes.
-    pub fn tell_findings(&mut self) {
+    /// Shows the sentence of the boots so far from now on, whenever it changes.
+    pub fn show_findings(&mut self) {
         self.findings = Some(Mutex::default());
     }
 
-    fn tell(&self, observation: &Observation) {
+    fn show_finding(&self, observation: &Observation) {
         let Some(findings) = &self.findings else {
             return;
         };
@@ -285,7 +285,7 @@ impl EventHandler for Progress {
                 self.bar().inc(1);
                 self.show_boot(boot, None);
             }
-            RunEvent::Observed(observation) => self.tell(observation),
+            RunEvent::Observed(observation) => self.show_finding(observation),
             RunEvent::StepDone => self.bar().inc(1),
             RunEvent::Finished => self.bar().finish_and_clear(),
         }
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn each_new_sentence_of_the_boots_so_far_is_told_once() {
+    fn each_new_sentence_of_the_boots_so_far_is_shown_once() {
         use trapline_model::testing::{batches, boot, measured};
         use trapline_model::EnvironmentId;
         let mut findings = Findings::default();
@@ -369,7 +369,7 @@ mod tests {
             findings.add(&observation).map(str::to_owned)
         };
         let (ours, qemu) = (EnvironmentId::SIM_KVM, EnvironmentId::SIM_QEMU_KVM);
-        let told = [
+        let shown = [
             add(ours, 0, 100),
             add(ours, 1, 100),
             add(qemu, 0, 200),
@@ -387,7 +387,7 @@ mod tests {
                 ),
             ]
         "#]]
-        .assert_debug_eq(&told);
+        .assert_debug_eq(&shown);
     }
 
     #[test]

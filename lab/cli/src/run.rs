@@ -22,12 +22,12 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     let inventory = options.environment_options.inventory_of(args.overrides())?;
     if let Some(study) = study {
         let mut session = Session::open(options, inventory.with_overrides(&study.configs)?)?;
-        session.tell_findings();
+        session.show_findings();
         return run_plan(args, &study, &session);
     }
     let mut store = open_store(options)?;
     let mut session = Session::open(options, inventory)?;
-    session.tell_findings();
+    session.show_findings();
     let request = request(args, &session.inventory);
     session.warn_of_load(&request.configs, args.run_options.quiet);
     let options = BootOptions::default();

@@ -75,9 +75,9 @@ impl Session {
         })
     }
 
-    /// From now on tells what the boots of a run so far say.
-    pub fn tell_findings(&mut self) {
-        self.progress.tell_findings();
+    /// Shows the sentence of the boots of a run so far from now on, whenever it changes.
+    pub fn show_findings(&mut self) {
+        self.progress.show_findings();
     }
 
     /// Warns of load on the host, if the wall clock is to be measured.

@@ -44,20 +44,7 @@ pub fn boot(
     let noise_sampler = (clock == Clock::Wall).then(NoiseSampler::begin);
     let mut guest = environment.launch(image, &planned.guest)?;
     let unit_per_tick = unit_per_tick(clock);
-    let nonce = environment.nonce();
-    let work = Work {
-        job: Job {
-            nonce,
-            ..in_ticks(planned.job, unit_per_tick)
-        },
-        boot_job: Job {
-            nonce,
-            ..planned.boot_job
-        },
-        boot_launches: planned.boot_launches,
-        conditions: planned.conditions.clone(),
-        scheduling: planned.guest.scheduling,
-    };
+    let work = work(planned, unit_per_tick, environment.nonce());
     let samples_clocks = clock == Clock::Wall && Timers::of(&work.job).is_some();
     if samples_clocks {
         check_timers(planned.job.period)?;
@@ -105,6 +92,18 @@ pub fn boot(
     }
     observation.operations.extend(skipped(&planned.left_out));
     Ok(Booted { observation, error })
+}
+
+/// Returns the jobs of a boot, with this number, and their conditions.
+fn work(planned: &PlannedBoot, unit_per_tick: f64, nonce: u64) -> Work {
+    let with_nonce = |job| Job { nonce, ..job };
+    Work {
+        job: with_nonce(in_ticks(planned.job, unit_per_tick)),
+        boot_job: with_nonce(planned.boot_job),
+        boot_launches: planned.boot_launches,
+        conditions: planned.conditions.clone(),
+        scheduling: planned.guest.scheduling,
+    }
 }
 
 /// Returns the facts known before the guest starts.

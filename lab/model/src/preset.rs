@@ -139,7 +139,6 @@ impl Sizes {
                 batches: 100,
                 batch_ticks: 10 * HARDWARE.batch_ticks,
                 budget_ticks: Job::EMPTY.budget_ticks,
-                doubles: 14_000_000.min(sizes.doubles * 7 / 4),
                 passes: 20,
                 large_regions: 3,
                 ..sizes

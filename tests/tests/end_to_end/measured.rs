@@ -261,7 +261,7 @@ fn run_prints_the_result_and_lines_of_progress() {
         let beginnings = ["boots this machine once", "downloading ", "preparing "];
         beginnings.iter().any(|text| line.contains(text))
     };
-    // A sentence is told when it is known.
+    // A sentence is shown when it is known.
     let is_sentence = |line: &&str| line.contains("s: so far: ");
     if has_qemu("a sentence before the run is over") {
         let exit = ": so far: An exit costs 3,264 instructions in trapline-vmm.\n";

@@ -200,11 +200,7 @@ impl<'a> Record<'a> {
                 channel: Channel::from_number(input.byte()?)?,
                 bytes: input.bytes()?,
             },
-            13 => Self::Reaped {
-                child: read_u16(input)?,
-                status: input.number32()?,
-                peak_kib: input.number()?,
-            },
+            13 => read_reaped(input)?,
             14 => Self::Ready,
             15 => read_interrupts(input)?,
             16 => read_requests(input)?,
@@ -226,6 +222,14 @@ fn read_sample<'a>(input: &mut Reader<'a>) -> Result<Record<'a>, Error> {
         start,
         end,
         count: input.number()?,
+    })
+}
+
+fn read_reaped<'a>(input: &mut Reader<'a>) -> Result<Record<'a>, Error> {
+    Ok(Record::Reaped {
+        child: read_u16(input)?,
+        status: input.number32()?,
+        peak_kib: input.number()?,
     })
 }
 
