@@ -4,10 +4,10 @@ use crate::args::Color;
 use std::borrow::Cow;
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal, Write};
-use trapline_report::is_control;
+use trapline_model::line::is_control;
 use trapline_runner::Failure;
 
-pub use trapline_report::one_line;
+pub use trapline_model::line::one_line;
 
 /// Columns without a terminal.
 const DEFAULT_WIDTH: usize = 80;
@@ -106,7 +106,7 @@ pub fn print_styled(text: &str) -> Result<(), Failure> {
     print(|out| out.write_all(clean.as_bytes()))
 }
 
-/// Writes text with our own colours to standard error. If that fails, nobody can be told.
+/// Writes text with our own colours to standard error. A failure cannot be reported.
 pub fn write_error(text: Arguments<'_>) {
     let mut errors = anstream::stderr().lock();
     let _ = errors.write_fmt(text).and_then(|()| errors.flush());

@@ -28,7 +28,7 @@ pub trait Environment: Send + Sync {
     /// A requirement is not met, see [`Self::check`].
     fn launch(&self, image: &GuestImage, guest: &GuestConfig) -> Result<Box<dyn Guest>, Error>;
 
-    /// Returns the number that tells the jobs of this boot from those of others, which its guests repeat; 0 for none. On
+    /// Returns the number of the jobs of this boot, different in each boot, which its guests repeat; 0 for none. On
     /// exact clocks all boots have the same job.
     fn nonce(&self) -> u64 {
         match self.id().clock() {

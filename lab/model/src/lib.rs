@@ -19,6 +19,7 @@ pub mod irq;
 pub mod kernel_build;
 pub mod layers;
 pub mod left_out;
+pub mod line;
 pub mod load;
 mod named;
 pub mod names;

@@ -43,7 +43,7 @@ mod table;
 mod timelines;
 
 pub use document::style::Style;
-pub use document::{is_control, one_line, render, Document, Format};
+pub use document::{render, Document, Format};
 pub use family::Family;
 pub use findings::first_sentence;
 pub use irq::{verdicts, Verdict};

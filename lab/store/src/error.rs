@@ -2,21 +2,17 @@
 
 use rusqlite::ErrorCode;
 use std::path::{Path, PathBuf};
+use trapline_model::line::one_line;
 
 /// A store could not be used.
 #[derive(Debug, thiserror::Error)]
-#[error("store {}: {}", path.display(), one_line(problem))]
+#[error("store {}: {}", path.display(), one_line(problem.to_string()))]
 pub struct StoreError {
     /// Path of the store.
     pub path: PathBuf,
     /// Cause.
     #[source]
     pub problem: Problem,
-}
-
-/// Texts of the file are in it.
-fn one_line(problem: &Problem) -> String {
-    problem.to_string().replace(char::is_control, " ")
 }
 
 impl StoreError {

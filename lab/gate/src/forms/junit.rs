@@ -1,8 +1,9 @@
 //! JUnit XML: a suite per environment, a case per operation, a failure per change.
 
-use super::{both, causes, difference, functions, percent, plain, signed};
+use super::{both, causes, difference, functions, percent, signed};
 use crate::compare::{Comparison, Row, Verdict};
 use trapline_ci::{Case, JunitError, Outcome, Remark, Suite};
+use trapline_model::line::one_line;
 use trapline_model::EnvironmentId;
 use trapline_profile::{Change, Function};
 
@@ -11,7 +12,7 @@ use trapline_profile::{Change, Function};
 /// # Errors
 /// The XML cannot be written.
 pub fn junit(comparison: &Comparison) -> Result<String, JunitError> {
-    let notes = comparison.notes.iter().map(|note| plain(note));
+    let notes = comparison.notes.iter().map(one_line);
     let causes = causes(comparison);
     let causes = causes
         .into_iter()
@@ -34,7 +35,7 @@ fn case(row: &Row, causes: &str) -> Case {
     Case {
         time: None,
         class: row.environment.name().to_owned(),
-        name: plain(&row.operation),
+        name: one_line(&row.operation),
         outcome: outcome(row, causes),
         output: String::new(),
     }
@@ -47,7 +48,7 @@ fn of_functions(row: &Row) -> String {
     };
     let line = |change: &Change| {
         let Function { component, name } = &change.function;
-        plain(&format!(
+        one_line(format!(
             "{} {component} {name}",
             signed(change.difference())
         ))
@@ -63,7 +64,7 @@ fn outcome(row: &Row, causes: &str) -> Outcome {
         Verdict::Skipped => {
             return Outcome::Skipped(Remark {
                 kind: row.verdict.name().to_owned(),
-                message: row.reason.as_deref().map(plain).unwrap_or_default(),
+                message: row.reason.as_deref().map(one_line).unwrap_or_default(),
                 text: String::new(),
             })
         }
@@ -73,7 +74,7 @@ fn outcome(row: &Row, causes: &str) -> Outcome {
     let (old, new) = both(row);
     let change = format!("{} {}", difference(row), percent(row));
     let reason = row.reason.as_ref();
-    let reason = reason.map_or(String::new(), |reason| format!("{}\n", plain(reason)));
+    let reason = reason.map_or(String::new(), |reason| format!("{}\n", one_line(reason)));
     outcome(Remark {
         kind: row.verdict.name().to_owned(),
         message: format!("{old} -> {new} {} ({})", row.unit, change.trim_end()),

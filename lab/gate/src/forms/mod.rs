@@ -15,6 +15,7 @@ pub use trapline_ci::JunitError;
 
 use crate::compare::{Comparison, Row, Verdict};
 use crate::facts::Cause;
+use trapline_model::line::one_line;
 use trapline_profile::Change;
 
 /// Printed decimals, unless a difference is smaller.
@@ -146,9 +147,9 @@ fn describe(cause: &Cause) -> String {
     let value = |value: &Option<String>| match value {
         None => "unknown".to_owned(),
         Some(value) if cause.fact.name.ends_with("-sha256") => {
-            plain(value).chars().take(12).collect()
+            one_line(value).chars().take(12).collect()
         }
-        Some(value) => plain(value),
+        Some(value) => one_line(value),
     };
     let names: Vec<_> = cause.environments.iter().map(|id| id.name()).collect();
     let (old, new) = (value(&cause.old), value(&cause.new));
@@ -157,16 +158,6 @@ fn describe(cause: &Cause) -> String {
         cause.fact.title,
         names.join(", ")
     )
-}
-
-/// Returns a text of a guest or a baseline as part of a line, with spaces in place of ends of lines and other control
-/// characters.
-fn plain(text: &str) -> String {
-    text.replace(is_control, " ")
-}
-
-fn is_control(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]

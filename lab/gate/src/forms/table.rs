@@ -1,8 +1,9 @@
 //! Table for a terminal: causes, changes, result.
 
-use super::{both, causes, difference, functions, percent, plain, signed, verdict};
+use super::{both, causes, difference, functions, percent, signed, verdict};
 use crate::compare::{Comparison, Row};
 use std::fmt::Write;
+use trapline_model::line::one_line;
 use trapline_model::EnvironmentId;
 use trapline_profile::text::{clip, clip_path};
 use trapline_profile::Function;
@@ -16,7 +17,7 @@ pub fn table(comparison: &Comparison) -> String {
     let rows: Vec<&Row> = comparison.changes().collect();
     text.push_str(&figures(&rows));
     for note in &comparison.notes {
-        let _ = writeln!(text, "note: {}", plain(note));
+        let _ = writeln!(text, "note: {}", one_line(note));
     }
     let _ = writeln!(text, "{}", verdict(comparison));
     text
@@ -52,13 +53,13 @@ fn push(row: &Row, text: &mut String) {
     let (old, new) = both(row);
     let line = format!(
         "{:<24} {old:>16} {new:>16} {:>12} {:>8}",
-        plain(&row.operation),
+        one_line(&row.operation),
         difference(row),
         percent(row)
     );
     let _ = writeln!(text, "{}", line.trim_end());
     if let Some(reason) = row.reason.as_deref().filter(|reason| !reason.is_empty()) {
-        let _ = writeln!(text, "    {}", plain(reason));
+        let _ = writeln!(text, "    {}", one_line(reason));
     }
     push_functions(row, text);
 }
@@ -77,8 +78,8 @@ fn push_functions(row: &Row, text: &mut String) {
             text,
             "    {:>11}  {:<COMPONENT$} {}",
             signed(change.difference()),
-            clip(&plain(component), COMPONENT),
-            clip_path(&plain(name), FUNCTION)
+            clip(&one_line(component), COMPONENT),
+            clip_path(&one_line(name), FUNCTION)
         );
     }
     for line in functions.rest.iter().chain(&functions.caveat) {

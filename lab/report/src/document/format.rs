@@ -1,9 +1,10 @@
 //! The output formats.
 
 use super::style::Style;
-use super::{json, markdown, one_line, text, Document};
+use super::{json, markdown, text, Document};
 use std::collections::BTreeSet;
 use trapline_ci::{Case, JunitError, Outcome, Suite};
+use trapline_model::line::one_line;
 
 /// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

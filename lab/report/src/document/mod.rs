@@ -15,6 +15,7 @@ pub use format::{render, Format};
 
 use std::collections::BTreeMap;
 use trapline_ci::{Metric, Suite};
+use trapline_model::line::{is_control, one_line};
 
 /// A report.
 #[derive(Default)]
@@ -393,24 +394,6 @@ impl Table {
             name: one_line(name),
             remark: one_line(remark),
         });
-    }
-}
-
-/// Returns whether a character changes what is around it: control characters, which include most ends of lines, the
-/// other two ends, and controls of the direction of writing.
-pub fn is_control(c: char) -> bool {
-    matches!(
-        c,
-        '\u{2028}' | '\u{2029}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    ) || c.is_control()
-}
-
-/// Returns `text` as part of a line, with spaces in place of control characters.
-pub fn one_line(text: impl Into<String>) -> String {
-    let text = text.into();
-    match text.contains(is_control) {
-        true => text.replace(is_control, " "),
-        false => text,
     }
 }
 
