@@ -199,10 +199,16 @@ impl Engine {
             return Bases::new();
         };
         active.end(&self.events);
-        // What was returned in the batch in which another queue is invalid.
+        // What was returned in the batch in which another queue is invalid. The port is stopped anyway, and once its
+        // notifications have taken too long there are no more.
+        let mut is_slow = false;
         for queue in active.queues() {
-            // The port is stopped anyway.
-            let _slow = notify(&self.handle, &mut self.patience[port], port, queue);
+            if is_slow {
+                queue.ring.publish();
+            } else {
+                let sent = notify(&self.handle, &mut self.patience[port], port, queue);
+                is_slow = sent.is_err();
+            }
         }
         let queues = active.queues();
         queues

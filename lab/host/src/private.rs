@@ -62,6 +62,9 @@ pub fn check(path: &Path, origin: Origin) -> Result<(), Error> {
         Origin::Variable => !fs::metadata(parent(path)).is_ok_and(|about| is_writable(&about)),
         Origin::Home => false,
     };
+    if origin == Origin::Home {
+        check_above(path)?;
+    }
     // The link itself, if it is one, and its target.
     for about in [fs::symlink_metadata(path), fs::metadata(path)] {
         let Ok(about) = about else {
@@ -77,6 +80,20 @@ pub fn check(path: &Path, origin: Origin) -> Result<(), Error> {
     Ok(())
 }
 
+/// Checks the owners of the two directories above a path in the home directory. If others can write that, they can put theirs
+/// between it and a directory of ours, and exchange them later.
+fn check_above(path: &Path) -> Result<(), Error> {
+    for place in path.ancestors().skip(1).take(2) {
+        for about in [fs::symlink_metadata(place), fs::metadata(place)] {
+            let uid = about.ok().map(|about| about.uid());
+            if let Some(uid) = uid.filter(|uid| !is_ours(*uid)) {
+                return Err(foreign(place, uid));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Checks that no other user can change a store, its directory, or the files that SQLite reads beside it. In a sticky
 /// directory such as /tmp others can add such files, but not replace a store. What is no regular file is no store, and passes.
 ///
@@ -86,15 +103,13 @@ pub fn check_store(path: &Path, origin: Origin) -> Result<(), Error> {
     if fs::metadata(path).is_ok_and(|about| !about.is_file()) {
         return Ok(());
     }
-    let directory = parent(path);
-    match fs::metadata(directory) {
-        Ok(about) if origin == Origin::Option && about.mode() & STICKY != 0 => {}
-        _ => check(directory, origin)?,
-    }
-    check(path, origin)?;
-    let owner = fs::metadata(path).ok().map(|about| about.uid());
+    check_place(path, origin)?;
+    // SQLite follows a link, and reads what is beside its target.
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    check_place(&real, origin)?;
+    let owner = fs::metadata(&real).ok().map(|about| about.uid());
     for suffix in COMPANIONS {
-        let mut companion = path.as_os_str().to_owned();
+        let mut companion = real.as_os_str().to_owned();
         companion.push(suffix);
         let companion = PathBuf::from(companion);
         let found = fs::symlink_metadata(&companion).ok();
@@ -104,6 +119,16 @@ pub fn check_store(path: &Path, origin: Origin) -> Result<(), Error> {
         check(&companion, Origin::Option)?;
     }
     Ok(())
+}
+
+/// Checks a file and its directory.
+fn check_place(path: &Path, origin: Origin) -> Result<(), Error> {
+    let directory = parent(path);
+    match fs::metadata(directory) {
+        Ok(about) if origin == Origin::Option && about.mode() & STICKY != 0 => {}
+        _ => check(directory, origin)?,
+    }
+    check(path, origin)
 }
 
 /// Checks that a home directory in which this program creates files exists and is this user's or root's.
@@ -438,6 +463,37 @@ mod tests {
             assert!(check_store(&store, Origin::Option).is_err());
             chown(&store, Some(STRANGER), None).unwrap();
             assert!(check_store(&store, Origin::Option).is_ok());
+        }
+    }
+    #[test]
+    fn a_link_to_a_store_is_checked_as_the_store() {
+        let (place, [folder, store]) = entries();
+        let link = folder.join("link.db");
+        symlink(&store, &link).unwrap();
+        let journal = place.path().join("file-journal");
+        fs::write(&journal, "").unwrap();
+        for origin in ORIGINS {
+            set_mode(&journal, 0o644);
+            assert!(check_store(&link, origin).is_ok());
+            set_mode(&journal, 0o666);
+            assert!(check_store(&link, origin).is_err());
+        }
+        set_mode(&journal, 0o644);
+        if chown(&journal, Some(STRANGER), None).is_ok() {
+            assert!(check_store(&link, Origin::Option).is_err());
+        }
+    }
+
+    #[test]
+    fn directories_of_others_above_those_in_a_home_are_refused() {
+        let (_place, [cache, _]) = entries();
+        let own = cache.join("trapline");
+        create_directory(&own).unwrap();
+        assert!(check(&own, Origin::Home).is_ok());
+        if chown(&cache, Some(STRANGER), None).is_ok() {
+            let error = check(&own, Origin::Home).unwrap_err();
+            assert!(error.to_string().contains("uid 54321"), "{error}");
+            assert!(check(&own, Origin::Option).is_ok());
         }
     }
 }

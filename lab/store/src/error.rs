@@ -57,6 +57,9 @@ pub enum Problem {
     /// The file has triggers, constraints, indices or the like of others.
     #[error("it has {0}, which no version of Trapline adds")]
     Unknown(String),
+    /// The journal beside the file names another file, which SQLite would delete.
+    #[error("its journal names another file to be removed, which no version of Trapline writes")]
+    ForeignJournal,
     /// A later version of Trapline wrote the file.
     #[error("it is of format {found}, and this version reads formats up to {known}")]
     Newer {
@@ -85,7 +88,7 @@ impl Problem {
             Self::Unreadable(_) => "make it readable, or choose another with --store FILE",
             Self::Unwritable(_) | Self::NotAFile => "choose another place with --store FILE",
             Self::Locked => "wait until that is done, or choose another with --store FILE",
-            Self::Unknown(_) => {
+            Self::Unknown(_) | Self::ForeignJournal => {
                 "ask where it is from before you use it, or choose another with --store FILE"
             }
             Self::Corrupt(_) => "move it away, or choose another with --store FILE",

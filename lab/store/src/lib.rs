@@ -35,6 +35,7 @@ pub use schema::VERSION;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -125,8 +126,30 @@ pub struct Run {
     pub trials: Vec<Trial>,
 }
 
-/// Checks that an existing file is a regular file and readable. SQLite would report neither.
+/// Last bytes of a rollback journal that names a super-journal, a file of a transaction in several databases (SQLite,
+/// "Database File Format", 3). SQLite deletes that file when it rolls the journal back, before a query.
+const NAMES_ANOTHER: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+
+/// Returns whether the journal that SQLite would roll back names another file. Ours are of one database.
+fn has_foreign_journal(path: &Path) -> bool {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut journal = real.into_os_string();
+    journal.push("-journal");
+    let read_end = || -> std::io::Result<[u8; NAMES_ANOTHER.len()]> {
+        let mut file = std::fs::File::open(journal)?;
+        file.seek(SeekFrom::End(-(NAMES_ANOTHER.len() as i64)))?;
+        let mut end = [0; NAMES_ANOTHER.len()];
+        file.read_exact(&mut end)?;
+        Ok(end)
+    };
+    read_end().is_ok_and(|end| end == NAMES_ANOTHER)
+}
+
+/// Checks that an existing file is a regular file and readable, which SQLite would not report, and its journal.
 fn check(path: &Path) -> Result<(), StoreError> {
+    if has_foreign_journal(path) {
+        return Err(StoreError::new(path, Problem::ForeignJournal));
+    }
     let problem = match std::fs::metadata(path) {
         Ok(file) if !file.is_file() => Problem::NotAFile,
         Ok(_) => match std::fs::File::open(path) {

@@ -54,6 +54,39 @@ fn other_kinds_of_files_are_refused_at_once() {
     }
 }
 
+/// SQLite would delete the file that such a journal names.
+#[test]
+fn a_journal_that_names_another_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, link, other] = ["runs.db", "link.db", "other"].map(|name| folder.path().join(name));
+    filled(&path, 1);
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    fs::write(&other, "kept").unwrap();
+    let header = fs::read(&path).unwrap();
+    let page = u32::from(u16::from_be_bytes([header[16], header[17]]));
+    let pages = header.len() as u32 / page;
+    let name = other.to_str().unwrap().as_bytes();
+    let magic = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+    let sum: u32 = name.iter().map(|byte| u32::from(*byte)).sum();
+    let mut journal = magic.to_vec();
+    for word in [0, 0, pages, 512, page] {
+        journal.extend(u32::to_be_bytes(word));
+    }
+    journal.resize(512, 0);
+    journal.extend(u32::to_be_bytes(0x4000_0000 / page + 1));
+    journal.extend(name);
+    journal.extend([name.len() as u32, sum].map(u32::to_be_bytes).concat());
+    journal.extend(magic);
+    fs::write(folder.path().join("runs.db-journal"), journal).unwrap();
+    for path in [&path, &link] {
+        let problem = refusal(path);
+        assert!(matches!(problem, Problem::ForeignJournal), "{problem:?}");
+        let error = Store::open_existing(path).err().expect("it was opened");
+        assert!(matches!(error.problem, Problem::ForeignJournal), "{error}");
+    }
+    assert_eq!(fs::read(&other).unwrap(), b"kept");
+}
+
 #[test]
 fn other_files_are_not_changed() {
     let folder = tempfile::tempdir().unwrap();
