@@ -29,18 +29,23 @@ const PRODUCER: u64 = 1 << 40;
 /// Not inlined, because the lab identifies these markers by the name of this module.
 #[inline(never)]
 pub fn run<S: System>(bench: &mut Bench<'_, S>) {
-    measure_pairs(bench);
-    measure_threads(bench);
-    measure_shared(bench);
-    measure_triad(bench);
+    if let Some(cpus) = several(bench, Op::SmpPairs) {
+        measure_pairs(bench, cpus);
+    }
+    if let Some(cpus) = several(bench, Op::SmpThreads) {
+        measure_threads(bench, cpus);
+    }
+    if let Some(cpus) = several(bench, Op::SmpShared) {
+        measure_shared(bench, cpus);
+    }
+    if let Some(cpus) = several(bench, Op::SmpTriad) {
+        measure_triad(bench, cpus);
+    }
     shootdown::measure(bench);
 }
 
 /// CPU `2n` produces for CPU `2n + 1`.
-fn measure_pairs<S: System>(bench: &mut Bench<'_, S>) {
-    let Some(cpus) = several(bench, Op::SmpPairs) else {
-        return;
-    };
+fn measure_pairs<S: System>(bench: &mut Bench<'_, S>, cpus: &dyn Cpus) {
     let pairs = cpus.count() / 2;
     let role = |number: u32| match number % 2 {
         0 => Role::Producer(number / 2),
@@ -50,10 +55,7 @@ fn measure_pairs<S: System>(bench: &mut Bench<'_, S>) {
 }
 
 /// Each CPU has a thread that produces for the next CPU, and one that consumes of the previous one.
-fn measure_threads<S: System>(bench: &mut Bench<'_, S>) {
-    let Some(cpus) = several(bench, Op::SmpThreads) else {
-        return;
-    };
+fn measure_threads<S: System>(bench: &mut Bench<'_, S>, cpus: &dyn Cpus) {
     let count = cpus.count();
     let role = |number: u32| match number.checked_sub(count) {
         None => Role::Producer(number),
@@ -68,7 +70,9 @@ enum Role {
     Consumer(u32),
 }
 
-/// Items through as many channels at once. This thread is the producer of the first one.
+/// Items through as many channels at once. This thread is the producer of the first one. Not inlined, as the next ones:
+/// their stack frames are large.
+#[inline(never)]
 fn measure_channels<S: System>(
     bench: &mut Bench<'_, S>,
     op: Op,
@@ -123,11 +127,9 @@ fn measure_channels<S: System>(
 }
 
 /// Even CPUs produce, odd ones consume as many items each, of any producer.
-fn measure_shared<S: System>(bench: &mut Bench<'_, S>) {
+#[inline(never)]
+fn measure_shared<S: System>(bench: &mut Bench<'_, S>, cpus: &dyn Cpus) {
     let op = Op::SmpShared;
-    let Some(cpus) = several(bench, op) else {
-        return;
-    };
     let pairs = u64::from(cpus.count() / 2);
     let poll = bench.job.wake.poll_ticks();
     let shared = Shared::new(poll);
@@ -175,11 +177,9 @@ fn measure_shared<S: System>(bench: &mut Bench<'_, S>) {
 }
 
 /// Each CPU computes its part of the array. A sample is one pass of all.
-fn measure_triad<S: System>(bench: &mut Bench<'_, S>) {
+#[inline(never)]
+fn measure_triad<S: System>(bench: &mut Bench<'_, S>, cpus: &dyn Cpus) {
     let op = Op::SmpTriad;
-    let Some(cpus) = several(bench, op) else {
-        return;
-    };
     let count = cpus.count();
     let parts: [_; MOST] = core::array::from_fn(|_| Batches::new(0));
     let other_parts = &parts[1..count as usize];

@@ -180,7 +180,7 @@ impl Layered {
             Need::Nova => nova::OWN_MEMORY_MIB,
             _ => 0,
         });
-        u64::from(guest.memory_mib + around.max().unwrap_or(0)) + VMM_MEMORY_MIB
+        u64::from(guest.touched_mib() + around.max().unwrap_or(0)) + VMM_MEMORY_MIB
     }
 }
 

@@ -95,7 +95,7 @@ pub fn linux_command(
 
 fn with_pages(vmm: Command, pages: MemoryPages) -> Command {
     match pages {
-        MemoryPages::File => vmm,
+        MemoryPages::Auto => vmm,
         pages => vmm.words("--pages").arg(pages.name()),
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::environment::EnvironmentId;
 
-/// Largest number that trapline-vmm supports.
-pub const MOST: u32 = 8;
+/// Largest number that trapline-vmm and the image support.
+pub const MOST: u32 = trapline_abi::job::MOST_CPUS;
 
 /// Parses a number of virtual CPUs.
 pub fn from_text(text: &str) -> Option<u32> {

@@ -118,7 +118,10 @@ impl FromStr for Load {
 fn created(words: &str, load: &str) -> Result<Created, InvalidLoad> {
     let mut created = Created::default();
     let mut words = words.split(':').peekable();
-    let pages = |word: &str| MemoryPages::from_name(word).filter(|it| *it != MemoryPages::File);
+    let pages = |word: &str| {
+        MemoryPages::from_name(word)
+            .filter(|it| matches!(it, MemoryPages::Small | MemoryPages::Huge))
+    };
     let number = words
         .next_if(|word| word.starts_with(|c: char| c.is_ascii_digit()) && pages(word).is_none());
     if let Some(number) = number {

@@ -249,7 +249,7 @@ mod tests {
         let texts = [
             "cpu=2",
             "fast",
-            "cpus=9",
+            "cpus=65",
             "cap=0",
             "memory=0",
             "memory=9999999G",
@@ -260,7 +260,7 @@ mod tests {
         expect![[r#"
             unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
             unknown setting: fast: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
-            invalid setting: cpus=9: expected a number from 1 to 8
+            invalid setting: cpus=65: expected a number from 1 to 64
             invalid setting: cap=0: expected a number from 1 to 100
             invalid setting: memory=0: expected a size like 512M or 2G
             invalid setting: memory=9999999G: expected a size like 512M or 2G

@@ -152,11 +152,11 @@ pub const SETTINGS: &[Setting] = &[
         name: "pages",
         column: "pages",
         value_type: ValueType::Choice(&MemoryPages::NAMES),
-        default: Some("file"),
+        default: Some("auto"),
         supported_by: EnvironmentId::has_private_memory,
         not_concerned: EnvironmentId::is_native,
         apply: |value, guest| guest.pages = MemoryPages::ALL[value.choice()],
-        help: "Guest memory: a shared anonymous file, or private pages of 4 KiB or 2 MiB",
+        help: "Guest memory: an anonymous file, private pages of 4 KiB or 2 MiB, or as devices need",
         ..ROW
     },
     Setting {

@@ -28,7 +28,7 @@ fn invalid_options_are_rejected() {
         ("--size huge", "choose from mini, tiny, def"),
         ("--size tni", "did you mean 'tiny'?"),
         ("--cpus 0", "'0'"),
-        ("--cpus 9", "'9'"),
+        ("--cpus 65", "'65'"),
         ("--place there", "choose from same, disjoint"),
         ("--env sim/kmv/linux", "did you mean 'sim/kvm/linux'?"),
         ("--boots 0", "--boots"),

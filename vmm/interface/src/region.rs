@@ -9,6 +9,7 @@ mod host;
 #[cfg(feature = "std")]
 pub use host::has_huge_pages;
 
+use core::ops::Range;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use thiserror::Error;
@@ -33,6 +34,8 @@ pub struct OutOfRegion {
 pub enum Pages {
     /// 4 KiB, without transparent huge pages.
     Small,
+    /// As the kernel is set to choose.
+    Usual,
     /// 2 MiB, if the kernel provides them.
     Huge,
 }
@@ -54,6 +57,8 @@ pub const HUGE_PAGE: usize = 2 << 20;
 pub struct Region {
     start: NonNull<u8>,
     length: usize,
+    /// Offsets that are no memory. Without a hole they are at the end and none.
+    hole: Range<usize>,
     #[cfg(feature = "std")]
     backing: Option<host::Backing>,
 }
@@ -74,12 +79,20 @@ impl Region {
         Self {
             start,
             length,
+            hole: length..length,
             #[cfg(feature = "std")]
             backing: None,
         }
     }
 
-    /// Length in bytes.
+    /// Offset and length of each piece in bytes: one, or those before and behind a hole.
+    pub fn pieces(&self) -> impl Iterator<Item = (usize, usize)> {
+        let Range { start, end } = self.hole;
+        let pieces = [(0, start), (end, self.length - end)];
+        pieces.into_iter().filter(|(_, length)| *length > 0)
+    }
+
+    /// Length in bytes, with a hole.
     #[allow(clippy::len_without_is_empty)] // It never is.
     pub fn len(&self) -> usize {
         self.length
@@ -174,10 +187,15 @@ impl Region {
         is_aligned.then(|| unsafe { self.start.add(offset).cast::<T>().as_ref() })
     }
 
+    #[inline(always)]
+    fn has(&self, range: Range<usize>) -> bool {
+        range.end <= self.hole.start || range.start >= self.hole.end && range.end <= self.length
+    }
+
     fn check(&self, offset: u64, length: usize) -> Result<usize, OutOfRegion> {
         usize::try_from(offset)
             .ok()
-            .filter(|at| at.checked_add(length).is_some_and(|end| end <= self.length))
+            .filter(|at| at.checked_add(length).is_some_and(|end| self.has(*at..end)))
             .ok_or(OutOfRegion {
                 offset,
                 length,

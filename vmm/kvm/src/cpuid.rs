@@ -18,6 +18,19 @@ const KVM_FEATURES: u32 = 0x4000_0001;
 // Its EAX.
 const PV_EOI: u32 = 1 << 6;
 
+/// Sizes of addresses: bits of physical ones in EAX (AMD APM volume 3, appendix E).
+const ADDRESS_SIZES: u32 = 0x8000_0008;
+
+/// Returns the reason why no memory can end at `end`. Every processor has the first 4 GiB.
+pub(crate) fn address_error(cpuid: &CpuId, end: u64) -> Option<&'static str> {
+    if end <= 1 << 32 {
+        return None;
+    }
+    let mut entries = cpuid.as_slice().iter();
+    let sizes = entries.find(|entry| entry.function == ADDRESS_SIZES)?;
+    (end > 1 << (sizes.eax & 0x3f)).then_some("the processor has no such physical addresses")
+}
+
 /// Returns the CPUID of vCPU 0.
 pub(crate) fn for_first_vcpu(system: &kvm_ioctls::Kvm, spec: &VmSpec) -> Result<CpuId> {
     let [first, second] = CAPACITIES;
@@ -89,6 +102,19 @@ mod tests {
         };
         set_apic_id(&mut entry, VcpuId(1));
         assert_eq!(entry.ebx, 0x0104_0506);
+    }
+
+    #[test]
+    fn memory_ends_within_the_physical_addresses() {
+        let sizes = kvm_cpuid_entry2 {
+            function: ADDRESS_SIZES,
+            eax: 0x3028,
+            ..Default::default()
+        };
+        let cpuid = CpuId::from_entries(&[sizes]).unwrap();
+        assert_eq!(address_error(&cpuid, 1 << 40), None);
+        assert!(address_error(&cpuid, (1 << 40) + 4096).is_some());
+        assert_eq!(address_error(&CpuId::new(0).unwrap(), 1 << 50), None);
     }
 
     #[test]

@@ -120,7 +120,10 @@ impl Vm for KvmVm {
 
     fn attach(&self, at: Gpa, region: Arc<Region>, access: Access) -> Result<()> {
         let mut memory = self.shared.memory();
-        if let Some(reason) = attach_error(&memory, at, region.len() as u64) {
+        let length = region.len() as u64;
+        let reason = attach_error(&memory, at, length)
+            .or_else(|| cpuid::address_error(&self.cpuid, at.0 + length));
+        if let Some(reason) = reason {
             return Err(Error::BadAttach { at, reason });
         }
         let slot = free_slot(&memory);

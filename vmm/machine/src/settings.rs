@@ -46,7 +46,7 @@ impl SerialMode {
 pub const HELP: &str = include_str!("settings/help.txt");
 
 /// Supported numbers of vCPUs.
-const CPUS: std::ops::RangeInclusive<u32> = 1..=8;
+const CPUS: std::ops::RangeInclusive<u32> = 1..=64;
 
 /// IDs of domains, from the first domain's to `DOMID_FIRST_RESERVED` (Xen `public/xen.h`), both excluded.
 const DOMAINS: std::ops::RangeInclusive<u16> = 1..=0x7fef;
@@ -62,6 +62,18 @@ pub enum EntryMode {
     Direct,
     /// PVH entry.
     Pvh,
+}
+
+/// Guest memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// A memfd if another process accesses it, otherwise private.
+    #[default]
+    Auto,
+    /// A memfd.
+    File,
+    /// Private memory with pages of this size.
+    Private(Pages),
 }
 
 /// Kind of guest.
@@ -107,8 +119,8 @@ pub struct VmConfig {
     pub cpus: u32,
     /// Guest memory in bytes.
     pub memory: u64,
-    /// Page size; `None`: a memfd with default pages.
-    pub pages: Option<Pages>,
+    /// Guest memory as asked for: see [`Self::memory_kind`].
+    pub pages: MemoryKind,
     /// Population of memory before the guest runs.
     pub prefault: Option<Populate>,
     /// Guest command line.
@@ -157,7 +169,17 @@ impl VmConfig {
 
     /// Returns true if another process accesses guest memory.
     pub fn shares_memory(&self) -> bool {
-        self.net.iter().any(net::Spec::is_of_process)
+        self.backend == Backend::Process || self.net.iter().any(net::Spec::is_of_process)
+    }
+
+    /// Returns the kind of guest memory: private, in pages as the kernel chooses, if nothing else was asked for and no
+    /// other process accesses it.
+    pub fn memory_kind(&self) -> MemoryKind {
+        match self.pages {
+            MemoryKind::Auto if self.shares_memory() => MemoryKind::File,
+            MemoryKind::Auto => MemoryKind::Private(Pages::Usual),
+            asked => asked,
+        }
     }
 
     /// Returns the role of vCPU threads.
@@ -250,14 +272,15 @@ const OPTIONS: [OptionRow; 33] = [
     ("state", IMAGE, Text("mapped or copied", |config, text| {
         put(&mut config.process.copies_state, choose(text, [("mapped", false), ("copied", true)]))
     })),
-    ("cpus", None, Text("a number from 1 to 8", |config, text| {
+    ("cpus", None, Text("a number from 1 to 64", |config, text| {
         put(&mut config.cpus, text.parse().ok().filter(|cpus| CPUS.contains(cpus)))
     })),
     ("memory", None, Text("a size like 64M", |config, text| {
         put(&mut config.memory, parse_size(text))
     })),
-    ("pages", None, Text("file, 4k or 2m", |config, text| {
-        let pages = [("file", None), ("4k", Some(Pages::Small)), ("2m", Some(Pages::Huge))];
+    ("pages", None, Text("auto, file, 4k or 2m", |config, text| {
+        use MemoryKind::{Auto, File, Private};
+        let pages = [("auto", Auto), ("file", File), ("4k", Private(Pages::Small)), ("2m", Private(Pages::Huge))];
         put(&mut config.pages, choose(text, pages))
     })),
     ("prefault", None, Text("no, steps or whole", |config, text| {
@@ -381,7 +404,7 @@ impl VmConfig {
                 "more than two --net, or two with vhost-user or vhost=on, require --kernel";
             return Err(Failure::Usage(message.into()));
         }
-        if self.shares_memory() && self.pages.is_some() {
+        if self.shares_memory() && matches!(self.pages, MemoryKind::Private(_)) {
             let message = "--net vhost-user requires --pages file, which can be shared";
             return Err(Failure::Usage(message.into()));
         }
@@ -410,6 +433,7 @@ fn parse_size(text: &str) -> Option<u64> {
         b'K' => (&text[..text.len() - 1], 10),
         b'M' => (&text[..text.len() - 1], 20),
         b'G' => (&text[..text.len() - 1], 30),
+        b'T' => (&text[..text.len() - 1], 40),
         _ => (text, 0),
     };
     let size: u64 = digits.parse().ok()?;

@@ -1,7 +1,7 @@
 //! Construction of a VM for an image.
 
 use crate::file::MappedFile;
-use crate::settings::{Backend, EntryMode, VmConfig};
+use crate::settings::{Backend, EntryMode, MemoryKind, VmConfig};
 use crate::{privileges, sandbox, Failure};
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use trapline_interface::{
     has_huge_pages, Access, Controllers, Gpa, Hypervisor, Missing, Pages, Populate, Region, Ring0,
     VcpuId, Vm, VmSpec, PAGE,
 };
-use trapline_monitor::boot::{prepare, Chunk, EntryPoint, Image, Plan, Prepared, MAX_MEMORY};
+use trapline_monitor::boot::{
+    prepare, Chunk, EntryPoint, Image, Plan, Prepared, HIGH_MEMORY, MAX_MEMORY,
+};
 use trapline_xen::{DomainConfig, XenVm};
 
 /// A VM for an image.
@@ -50,7 +52,7 @@ pub fn set_up<H: Hypervisor>(
         command_line: &settings.command_line,
         way,
     };
-    let kind = (settings.pages, settings.prefault);
+    let kind = (settings.memory_kind(), settings.prefault);
     // A private mapping of the file would be another one in the guest's process.
     let mapped = match settings.backend {
         // Another process sees the memory's own file only.
@@ -83,7 +85,7 @@ pub fn assemble<H: Hypervisor>(
         halt_in_guest,
         ..VmSpec::with(Controllers::Local)
     };
-    assemble_in(H::open, image, plan, &spec, (None, None), None)
+    assemble_in(H::open, image, plan, &spec, (MemoryKind::File, None), None)
 }
 
 /// Creates a VM with memory of this kind; `file` is that of the image, if any.
@@ -166,31 +168,43 @@ fn choose_way(settings: &VmConfig, image: &Image<'_>, ring0: Ring0) -> EntryPoin
     }
 }
 
-/// Page size and population of guest memory.
-pub(crate) type Kind = (Option<Pages>, Option<Populate>);
+/// Kind and population of guest memory.
+pub(crate) type Kind = (MemoryKind, Option<Populate>);
 
 /// Creates guest memory and loads the pieces. Those of `file` are mapped instead of copied, unless pages are selected.
 pub(crate) fn fill(
     length: u64,
-    (pages, prefault): Kind,
+    (kind, prefault): Kind,
     prepared: &Prepared<'_>,
     file: Option<&MappedFile>,
 ) -> Result<Arc<Region>, Failure> {
     let no_memory = || Failure::system("make the guest's memory");
     let length =
         usize::try_from(length).map_err(|_| no_memory()(io::ErrorKind::OutOfMemory.into()))?;
-    let mut memory = match pages {
-        None => Region::new(length).map_err(no_memory())?,
-        Some(Pages::Huge) if !has_huge_pages() => {
+    let low = length.min(MAX_MEMORY as usize);
+    let hole = low..HIGH_MEMORY as usize;
+    let (span, hole) = match length - low {
+        0 => (length, length..length),
+        high => (hole.end + high, hole),
+    };
+    let memory = match kind {
+        MemoryKind::Private(Pages::Huge) if !has_huge_pages() => {
             return Err(Failure::Usage(format!("--pages 2m: {NO_HUGE_PAGES}")))
         }
-        Some(pages) => Region::private(length, pages).map_err(no_memory())?,
+        MemoryKind::Private(pages) => Region::private(span, pages),
+        MemoryKind::Auto | MemoryKind::File => Region::new(span),
     };
+    let mut memory = memory.map_err(no_memory())?.without(hole);
+    if kind == MemoryKind::Private(Pages::Usual) && prepared.image_end > 0 {
+        // The first touch of a huge page clears all of it, which would delay the start.
+        memory.begin_with_small_pages(prepared.image_end as usize);
+    }
     if let Some(how) = prefault {
         let failed = Failure::system("populate the guest's memory");
         memory.populate(how).map_err(failed)?;
     }
-    let file = file.filter(|_| pages.is_none() && prefault.is_none());
+    let is_usual = matches!(kind, MemoryKind::File | MemoryKind::Private(Pages::Usual));
+    let file = file.filter(|_| is_usual && prefault.is_none());
     for piece in &prepared.pieces {
         load(&mut memory, piece, file).map_err(no_memory())?;
     }

@@ -43,9 +43,11 @@ fn own_memory(mut maps: impl BufRead, guest: &Range<usize>) -> Option<u64> {
             Some(_) => {}
             // A mapping starts with its addresses, its details with an upper-case name.
             None if line.starts_with(|c: char| !c.is_ascii_uppercase()) => {
-                let start = line.split('-').next()?;
+                let (start, rest) = line.split_once('-')?;
                 let start = usize::from_str_radix(start, 16).ok()?;
-                is_guest = guest.contains(&start) || line.contains(Region::NAME);
+                let end = usize::from_str_radix(rest.split(' ').next()?, 16).ok()?;
+                let overlaps = start < guest.end && guest.start < end;
+                is_guest = overlaps || line.contains(Region::NAME);
             }
             None => {}
         }

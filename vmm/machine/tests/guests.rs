@@ -174,7 +174,7 @@ fn errors_are_one_line() {
         (&image, &["--memory", "1M"], 2, "too few"),
         (&image, &["--memory", "9G"], 2, "too many"),
         (&image, &["--entry", "direct"], 3, "--entry pvh"),
-        (&image, &["--cpus", "9"], 2, "--cpus"),
+        (&image, &["--cpus", "65"], 2, "--cpus"),
         (&image, &["--pages", "1g"], 2, "file, 4k or 2m"),
         (&image, &["--populate", "no"], 2, "steps or whole"),
         (&image, &["--bogus"], 2, "--bogus"),

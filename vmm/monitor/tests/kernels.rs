@@ -211,7 +211,7 @@ fn unsuitable_kernel_parameters_are_rejected() {
         }
     );
     assert!(matches!(
-        refused(|plan| plan.memory = 1 << 40),
+        refused(|plan| plan.memory = (1 << 40) + 1),
         BootError::MemoryTooLarge { .. }
     ));
     let mut low = TestImage::pvh(&[0xf4]);

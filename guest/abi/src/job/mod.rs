@@ -40,7 +40,7 @@ pub const LOAD_PREFIX: &str = "trapline-load-";
 pub const FIRST_RECORD_SECONDS: u64 = 20;
 
 /// Largest number of CPUs of the image.
-pub const MOST_CPUS: u32 = 8;
+pub const MOST_CPUS: u32 = 64;
 
 /// Measurements and their parameters. Defaults are those of the quick preset on hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

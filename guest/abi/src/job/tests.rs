@@ -103,7 +103,7 @@ fn words_without_prefix_are_ignored_and_invalid_ones_rejected() {
         "trapline.disk-mib=0",
         "trapline.file-mib=0",
         "trapline.file-mib=1025",
-        "trapline.cpus=9",
+        "trapline.cpus=65",
         "trapline.wake=poll:",
         "trapline.wake=nap",
         "trapline.zeroing=later",

@@ -9,7 +9,6 @@ use core::arch::{asm, global_asm};
 use core::mem::size_of;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
-use trapline_abi::job::MOST_CPUS;
 use trapline_abi::platform::selector::{CODE0, DATA0, TASK};
 use trapline_workloads::{ticks, Reason};
 
@@ -33,15 +32,8 @@ const LONGEST_START: u64 = 1 << 27;
 /// Number of startup IPIs that a CPU gets: processors may miss the first one.
 const ATTEMPTS: u32 = 2;
 
-const MISSING: [Reason; MOST_CPUS as usize - 1] = [
-    "CPU 1 did not start after two startup IPIs: the machine has fewer CPUs than --cpus",
-    "CPU 2 did not start after two startup IPIs: the machine has fewer CPUs than --cpus",
-    "CPU 3 did not start after two startup IPIs: the machine has fewer CPUs than --cpus",
-    "CPU 4 did not start after two startup IPIs: the machine has fewer CPUs than --cpus",
-    "CPU 5 did not start after two startup IPIs: the machine has fewer CPUs than --cpus",
-    "CPU 6 did not start after two startup IPIs: the machine has fewer CPUs than --cpus",
-    "CPU 7 did not start after two startup IPIs: the machine has fewer CPUs than --cpus",
-];
+const MISSING: Reason =
+    "a CPU did not start after two startup IPIs: the machine has fewer CPUs than --cpus";
 
 extern "C" {
     /// First and last byte of the trampoline; see start.s.
@@ -119,7 +111,7 @@ fn start(number: u32) -> Result<(), Reason> {
             pause();
         }
     }
-    Err(MISSING[(number - 1) as usize])
+    Err(MISSING)
 }
 
 /// First function of a secondary CPU, on its stack.

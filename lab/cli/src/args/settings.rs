@@ -122,17 +122,17 @@ mod tests {
 
     #[test]
     fn invalid_values_are_rejected() {
-        let errors = ["--cpus=9", "--memory=little", "--pages=4m"]
+        let errors = ["--cpus=65", "--memory=little", "--pages=4m"]
             .map(|word| overrides(&[word]).unwrap_err().to_string());
         expect![[r#"
-            error: invalid value '9' for '--cpus <N>': expected a number from 1 to 8
+            error: invalid value '65' for '--cpus <N>': expected a number from 1 to 64
 
             For more information, try '--help'.
             error: invalid value 'little' for '--memory <SIZE>': expected a size like 512M or 2G
 
             For more information, try '--help'.
-            error: invalid value '4m' for '--pages <file|4k|2m>'
-              [possible values: file, 4k, 2m]
+            error: invalid value '4m' for '--pages <PAGES>'
+              [possible values: auto, file, 4k, 2m]
 
             For more information, try '--help'.
         "#]]

@@ -155,7 +155,7 @@ fn seconds(timeout: Duration) -> u64 {
 pub fn create_vm_command(vmm: Command, mib: u32, created: Created) -> Command {
     let vmm = vmm.words(&format!("--memory {mib}M"));
     let vmm = match created.pages {
-        MemoryPages::File => vmm,
+        MemoryPages::Auto => vmm,
         pages => vmm.words(&format!("--pages {}", pages.name())),
     };
     let (vmm, job) = match created.population {

@@ -91,7 +91,7 @@ pub trait Contents {
 
     /// Returns the memory of guests with configuration `guest` and of their disks, in MiB.
     fn memory_mib(&self, guest: &GuestConfig) -> u32 {
-        guest.memory_mib + guest.window_mib + guest.disk_mib
+        guest.touched_mib() + guest.window_mib + guest.disk_mib
     }
 
     /// Returns the VMMs of the guests between the machine and the program that runs guests, outermost first.

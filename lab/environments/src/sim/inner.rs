@@ -147,8 +147,12 @@ impl Contents for InnerLinux {
 
     /// Another guest has as much memory.
     fn memory_mib(&self, guest: &GuestConfig) -> u32 {
-        let other = if guest.packets { guest.memory_mib } else { 0 };
-        guest.memory_mib + guest.window_mib + guest.disk_mib + other
+        let other = if guest.packets {
+            guest.touched_mib()
+        } else {
+            0
+        };
+        guest.touched_mib() + guest.window_mib + guest.disk_mib + other
     }
 
     fn asks_offset(&self) -> bool {

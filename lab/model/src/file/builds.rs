@@ -141,7 +141,7 @@ mod tests {
             "environments = ['host']\nworkloads = ['basic']\n[kernel-build]",
             "environments = ['uml']\n[machine]\ncpus = 2\n[kernel-build]",
             "environments = ['host']\n[kernel-build]\nsize = 'huge'",
-            "environments = ['host']\n[kernel-build]\ncpus = [1, 9]",
+            "environments = ['host']\n[kernel-build]\ncpus = [1, 65]",
             "environments = ['host']\n[kernel-build]\ncpus = []",
             "environments = ['host']\n[kernel-build]\nplace = ['near']",
             "environments = ['host']\n[kernel-build]\nplace = []",
@@ -157,10 +157,10 @@ mod tests {
               line 4: a plan with [kernel-build] measures nothing else: leave 'machine' out, or make it a plan of its own
             "environments = ['host']\n[kernel-build]\nsize = 'huge'"
               line 3: 'huge': expected mini, tiny or def
-            "environments = ['host']\n[kernel-build]\ncpus = [1, 9]"
-              line 3: cpus: expected numbers from 1 to 8
+            "environments = ['host']\n[kernel-build]\ncpus = [1, 65]"
+              line 3: cpus: expected numbers from 1 to 64
             "environments = ['host']\n[kernel-build]\ncpus = []"
-              line 3: cpus: expected numbers from 1 to 8
+              line 3: cpus: expected numbers from 1 to 64
             "environments = ['host']\n[kernel-build]\nplace = ['near']"
               line 3: 'near': expected same or disjoint
             "environments = ['host']\n[kernel-build]\nplace = []"

@@ -1,15 +1,18 @@
 //! Guest memory of a Linux process: a mapped memfd, or private anonymous memory.
 //!
-//! A memfd can be shared with a device back end in another process, and `/proc` accounts its pages
-//! separately. Only private memory has a selectable page size.
+//! A memfd can be shared with a device back end in another process. Only private memory has a selectable page size, and
+//! its first touches cost less.
 
 use super::{Pages, Populate, Region, HUGE_PAGE, PAGE};
 use crate::mapping::Mapping;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
 use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Population step of small pages in bytes: its cost is about a hundred times that of a yield.
 const SMALL_STEP: usize = 64 * PAGE;
@@ -17,7 +20,8 @@ const SMALL_STEP: usize = 64 * PAGE;
 /// Memory of this process behind a region.
 #[derive(Debug)]
 pub(super) struct Backing {
-    mapping: Mapping,
+    /// Also of its parts.
+    mapping: Arc<Mapping>,
     /// Population step in bytes.
     step: usize,
     file: Option<File>,
@@ -38,15 +42,8 @@ impl Region {
         let file = anonymous_file()?;
         file.set_len(length as u64)?;
         let mapping = Mapping::of_file(&file, length)?;
-        Ok(Region {
-            start: mapping.start(),
-            length,
-            backing: Some(Backing {
-                mapping,
-                step: SMALL_STEP,
-                file: Some(file),
-            }),
-        })
+        let start = mapping.start();
+        Ok(Self::backed(mapping, start, length, SMALL_STEP, Some(file)))
     }
 
     /// Creates a region of private memory with the given page size. Huge pages start at a multiple of
@@ -56,32 +53,81 @@ impl Region {
     /// The kernel refuses. Missing huge pages are not an error.
     pub fn private(length: usize, pages: Pages) -> io::Result<Region> {
         let length = whole_pages(length)?;
-        let (mapping, start, step) = match pages {
-            Pages::Small => {
-                let mapping = Mapping::private(length)?;
-                mapping.advise(mapping.start(), length, libc::MADV_NOHUGEPAGE);
-                let start = mapping.start();
-                (mapping, start, SMALL_STEP)
-            }
-            Pages::Huge => {
-                let room = length
-                    .checked_add(HUGE_PAGE)
-                    .ok_or(io::ErrorKind::InvalidInput)?;
-                let mapping = Mapping::private(room)?;
-                let start = mapping.first_multiple_of(HUGE_PAGE);
-                mapping.advise(start, length, libc::MADV_HUGEPAGE);
-                (mapping, start, HUGE_PAGE)
-            }
+        let room = match pages {
+            Pages::Small => Some(length),
+            Pages::Usual | Pages::Huge => length.checked_add(HUGE_PAGE),
         };
-        Ok(Region {
+        let mapping = Mapping::private(room.ok_or(io::ErrorKind::InvalidInput)?)?;
+        let (start, step) = match pages {
+            Pages::Small => (mapping.start(), SMALL_STEP),
+            Pages::Usual | Pages::Huge => (mapping.first_multiple_of(HUGE_PAGE), HUGE_PAGE),
+        };
+        match pages {
+            Pages::Small => mapping.advise(start, length, libc::MADV_NOHUGEPAGE),
+            Pages::Usual => {}
+            Pages::Huge => mapping.advise(start, length, libc::MADV_HUGEPAGE),
+        }
+        Ok(Self::backed(mapping, start, length, step, None))
+    }
+
+    fn backed(
+        mapping: Mapping,
+        start: NonNull<u8>,
+        length: usize,
+        step: usize,
+        file: Option<File>,
+    ) -> Self {
+        let mapping = Arc::new(mapping);
+        Self {
             start,
             length,
+            hole: length..length,
             backing: Some(Backing {
                 mapping,
                 step,
+                file,
+            }),
+        }
+    }
+
+    /// Returns the region without the memory at `hole`, whole pages within it.
+    ///
+    /// # Panics
+    /// It is not within the region.
+    pub fn without(self, hole: Range<usize>) -> Self {
+        assert!(hole.start <= hole.end && hole.end <= self.length);
+        Self { hole, ..self }
+    }
+
+    /// Returns one of its [`Self::pieces`] as a region of the same memory, without a file.
+    ///
+    /// # Errors
+    /// It exceeds the region, or the region's memory is that of the caller.
+    pub fn part(&self, offset: usize, length: usize) -> io::Result<Self> {
+        let start = self.pointer(offset as u64, length);
+        let (Some(start), Some(backing)) = (start, &self.backing) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        Ok(Self {
+            start,
+            length,
+            hole: length..length,
+            backing: Some(Backing {
+                mapping: Arc::clone(&backing.mapping),
+                step: backing.step,
                 file: None,
             }),
         })
+    }
+
+    /// Lets the kernel back the first `length` bytes, rounded up to huge pages, by small pages only.
+    pub fn begin_with_small_pages(&self, length: usize) {
+        if let Some(backing) = &self.backing {
+            let length = length.next_multiple_of(HUGE_PAGE).min(self.hole.start);
+            backing
+                .mapping
+                .advise(self.start, length, libc::MADV_NOHUGEPAGE);
+        }
     }
 
     /// Populates all pages.
@@ -92,14 +138,19 @@ impl Region {
         let Some(backing) = &self.backing else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        if how == Populate::Whole {
-            return backing.mapping.populate(self.start, self.length);
-        }
-        for at in (0..self.length).step_by(backing.step) {
-            let start = self.start.map_addr(|address| address.saturating_add(at));
-            let length = backing.step.min(self.length - at);
-            backing.mapping.populate(start, length)?;
-            yield_now();
+        for (offset, length) in self.pieces() {
+            let step = match how {
+                Populate::Whole => length,
+                Populate::Steps => backing.step,
+            };
+            for at in (offset..offset + length).step_by(step) {
+                let start = self.start.map_addr(|address| address.saturating_add(at));
+                let length = step.min(offset + length - at);
+                backing.mapping.populate(start, length)?;
+                if how == Populate::Steps {
+                    yield_now();
+                }
+            }
         }
         Ok(())
     }
@@ -137,7 +188,10 @@ impl Region {
             .all(|value| value.is_multiple_of(PAGE as u64));
         let start = self.pointer(offset, length).filter(|_| is_aligned);
         match (&mut self.backing, start) {
-            (Some(backing), Some(start)) => backing.mapping.replace(start, length, file, at),
+            (Some(backing), Some(start)) => match Arc::get_mut(&mut backing.mapping) {
+                Some(mapping) => mapping.replace(start, length, file, at),
+                None => Err(io::ErrorKind::ResourceBusy.into()),
+            },
             _ => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
@@ -192,7 +246,7 @@ mod tests {
 
     #[test]
     fn private_memory_is_readable_and_writable() {
-        for pages in [Pages::Small, Pages::Huge] {
+        for pages in [Pages::Small, Pages::Usual, Pages::Huge] {
             let region = Region::private(5000, pages).unwrap();
             assert_eq!((region.len(), region.file().is_none()), (2 * PAGE, true));
             region.write(8190, &[1, 2]).unwrap();
@@ -267,6 +321,31 @@ mod tests {
         assert_eq!(unchanged, [7; 3 * PAGE]);
         for (offset, at, length) in [(1, 0, PAGE), (0, 1, PAGE), (0, 0, 1), (3 * page, 0, two)] {
             assert!(region.map_file(offset, &file, at, length).is_err());
+        }
+    }
+
+    #[test]
+    fn a_hole_is_no_memory() {
+        let page = PAGE as u64;
+        for whole in [
+            Region::new(8 * PAGE),
+            Region::private(8 * PAGE, Pages::Usual),
+        ] {
+            let region = whole.unwrap().without(2 * PAGE..5 * PAGE);
+            let pieces: Vec<_> = region.pieces().collect();
+            assert_eq!(pieces, [(0, 2 * PAGE), (5 * PAGE, 3 * PAGE)]);
+            region.write(2 * page - 4, &[1; 4]).unwrap();
+            region.write(5 * page, &[2; 4]).unwrap();
+            for at in [2 * page - 3, 2 * page, 3 * page, 5 * page - 4, 8 * page - 3] {
+                assert!(region.write(at, &[3; 4]).is_err(), "{at:#x}");
+                assert!(region.pointer(at, 4).is_none(), "{at:#x}");
+            }
+            assert!(!region.contains(0, 8 * PAGE));
+            region.populate(Populate::Steps).unwrap();
+            let high = region.part(5 * PAGE, 3 * PAGE).unwrap();
+            assert!(region.part(0, 5 * PAGE).is_err());
+            drop(region);
+            assert_eq!((high.len(), high.load32(0)), (3 * PAGE, Some(0x0202_0202)));
         }
     }
 

@@ -91,7 +91,7 @@ fn assemble<H: Hypervisor>(
 ) -> Result<Ready<H>, Failure> {
     let memory = crate::setup::fill(
         settings.memory,
-        (settings.pages, settings.prefault),
+        (settings.memory_kind(), settings.prefault),
         prepared,
         None,
     )?;
@@ -100,7 +100,12 @@ fn assemble<H: Hypervisor>(
         paravirtual_eoi: settings.paravirtual_eoi,
         ..VmSpec::with(Controllers::Full)
     })?;
-    vm.attach(Gpa(0), Arc::clone(&memory), Access::ReadWrite)?;
+    for (at, length) in memory.pieces() {
+        let part = memory
+            .part(at, length)
+            .map_err(Failure::system("divide the guest's memory"))?;
+        vm.attach(Gpa(at as u64), Arc::new(part), Access::ReadWrite)?;
+    }
     Ok(Ready {
         memory,
         serial: vm.irq_pin(SERIAL_PIN)?,

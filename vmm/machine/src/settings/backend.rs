@@ -1,7 +1,7 @@
 //! Options that apply to one backend.
 
 use super::SerialMode;
-use super::{Backend, EntryMode, Guest, VmConfig};
+use super::{Backend, EntryMode, Guest, MemoryKind, VmConfig};
 use crate::net::Spec;
 use crate::Failure;
 use trapline_interface::Pages;
@@ -14,8 +14,11 @@ impl VmConfig {
             (self.guest == Guest::Linux, "--kernel"),
             (self.ring == Some(0), "--ring 0"),
             (self.entry == EntryMode::Pvh, "--entry pvh"),
-            (self.pages == Some(Pages::Small), "--pages 4k"),
-            (self.pages == Some(Pages::Huge), "--pages 2m"),
+            (
+                self.pages == MemoryKind::Private(Pages::Small),
+                "--pages 4k",
+            ),
+            (self.pages == MemoryKind::Private(Pages::Huge), "--pages 2m"),
             (self.populate.is_some(), "--populate"),
             (self.cpus > 1, "--cpus"),
             (
@@ -54,7 +57,7 @@ impl VmConfig {
             (!self.command_line.is_empty(), "--cmdline"),
             (self.ring.is_some(), "--ring"),
             (self.entry != EntryMode::Auto, "--entry"),
-            (self.pages.is_some(), "--pages"),
+            (self.pages != MemoryKind::Auto, "--pages"),
             (self.prefault.is_some(), "--prefault"),
             (self.populate.is_some(), "--populate"),
             (self.halt_in_guest, "--halt-in-guest"),

@@ -1,7 +1,7 @@
 //! Defaults of the command line.
 
 use super::SerialMode;
-use super::{Backend, EntryMode, Guest, VmConfig, DEFAULT_MEMORY};
+use super::{Backend, EntryMode, Guest, MemoryKind, VmConfig, DEFAULT_MEMORY};
 use crate::placement::Placement;
 use std::path::PathBuf;
 use trapline_process::Crossing;
@@ -18,7 +18,7 @@ impl Default for VmConfig {
             disks: Vec::new(),
             cpus: 1,
             memory: DEFAULT_MEMORY,
-            pages: None,
+            pages: MemoryKind::Auto,
             prefault: None,
             command_line: String::new(),
             net: Vec::new(),

@@ -53,7 +53,7 @@ fn every_option_has_its_effect() {
         disks: Vec::new(),
         cpus: 1,
         memory: 1 << 30,
-        pages: Some(Pages::Huge),
+        pages: MemoryKind::Private(Pages::Huge),
         prefault: Some(Populate::Whole),
         command_line: "a b".into(),
         net: Vec::new(),
@@ -92,7 +92,9 @@ fn every_option_has_its_effect() {
     assert!(!plain.halt_in_guest);
     assert!(!plain.has_devices() && run(&["--image=k", "--entropy"]).has_devices());
     assert!(plain.sandbox && !plain.ticker && plain.memory == 64 << 20 && plain.ring.is_none());
-    assert!(plain.pages.is_none() && plain.prefault.is_none() && plain.populate.is_none());
+    assert!(
+        plain.pages == MemoryKind::Auto && plain.prefault.is_none() && plain.populate.is_none()
+    );
     assert_eq!(plain.role(), Role::Vcpu);
     let domain = run(&["--backend=xen", "--domain=5", "--memory=32M"]);
     assert_eq!((domain.backend, domain.domain), (Backend::Xen, Some(5)));
@@ -140,7 +142,7 @@ fn usage_errors_name_the_option() {
         "--image k --memory 99999999999G",
         "--image k --memory ",
         "--image k --backend process --cpus 2",
-        "--kernel k --cpus 9",
+        "--kernel k --cpus 65",
         "--kernel k --image i",
         "--image k --initrd i",
         "--image k --disk d --disk e",
@@ -207,7 +209,7 @@ fn usage_errors_name_the_option() {
         --image k --memory 99999999999G -> --memory 99999999999G: expected a size like 64M
         --image k --memory  -> --memory : expected a size like 64M
         --image k --backend process --cpus 2 -> --cpus requires --backend kvm
-        --kernel k --cpus 9 -> --cpus 9: expected a number from 1 to 8
+        --kernel k --cpus 65 -> --cpus 65: expected a number from 1 to 64
         --kernel k --image i -> --image, --kernel and --domain exclude each other, and may be given once
         --image k --initrd i -> --initrd requires --kernel
         --image k --disk d --disk e -> several --disk require --kernel
@@ -237,14 +239,14 @@ fn usage_errors_name_the_option() {
         --kernel=k --pin=vcpu1=0 -> --pin: this VM has no thread vcpu1
         --kernel=k --pin=vsock=0 -> --pin: this VM has no thread vsock
         --image k --user root -> --user root: expected UID:GID, both above 0
-        --image k --cpus -1 -> --cpus -1: expected a number from 1 to 8
+        --image k --cpus -1 -> --cpus -1: expected a number from 1 to 64
         --image k --memory=-1 -> --memory -1: expected a size like 64M
         --image k --ring 1 -> --ring 1: expected auto, 0 or 3
         --image k --entry bios -> --entry bios: expected auto, direct or pvh
         --image k --events -1 -> --events -1: expected a file descriptor
         --image k --serial fast -> --serial fast: expected lines, direct or buffered
         --image k --seconds 0 -> --seconds 0: expected a number of seconds
-        --image k --pages 1g -> --pages 1g: expected file, 4k or 2m
+        --image k --pages 1g -> --pages 1g: expected auto, file, 4k or 2m
         --image k --prefault yes -> --prefault yes: expected no, steps or whole
         --image k --populate no -> --populate no: expected steps or whole
         --image k --memroy 1M -> invalid option '--memroy'

@@ -182,8 +182,9 @@ fn device(path: &str, children: Vec<&dyn Aml>, code: &mut Vec<u8>) {
     Scope::new("_SB_".into(), vec![&device]).to_aml_bytes(code);
 }
 
+/// An edge-triggered interrupt. Several devices may share its pin, each of which says whether it has raised it.
 fn edge(pin: u8) -> Interrupt {
-    Interrupt::new(true, true, false, false, pin.into())
+    Interrupt::new(true, true, false, true, pin.into())
 }
 
 /// Returns the `_CRS` of a device.

@@ -5,8 +5,14 @@ use crate::boot::info::{BOOT_INFO, BOOT_INFO_END};
 use thiserror::Error;
 use trapline_interface::Gpa;
 
-/// Largest memory in bytes; device addresses follow.
+/// Largest memory of an image in bytes, and of any guest below 4 GiB; device addresses follow.
 pub const MAX_MEMORY: u64 = 0xd000_0000;
+
+/// Address of the memory of a Linux guest that exceeds [`MAX_MEMORY`].
+pub const HIGH_MEMORY: u64 = 1 << 32;
+
+/// Largest memory of a Linux guest in bytes.
+pub const MAX_LINUX_MEMORY: u64 = 1 << 40;
 
 /// Reason why a file is not a bootable kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -34,8 +40,8 @@ pub enum BootError {
     MemoryTooSmall { given: u64, needed: u64 },
     #[error("the initramfs is too large: behind the kernel it ends at {needed:#x}, and the limit is {limit:#x}; make it smaller")]
     InitrdTooLarge { needed: u64, limit: u64 },
-    #[error("{given} bytes of memory are too many: the limit is {MAX_MEMORY}; give it --memory 3328M or less")]
-    MemoryTooLarge { given: u64 },
+    #[error("{given} bytes of memory are too many: the limit is {limit}; give it --memory {}M or less", limit >> 20)]
+    MemoryTooLarge { given: u64, limit: u64 },
     #[error("the image's segment at {at} overlaps the start info, {BOOT_INFO:#x} to {BOOT_INFO_END:#x}; link it at 1 MiB or above")]
     OverlapsStartInfo { at: Gpa },
     #[error(

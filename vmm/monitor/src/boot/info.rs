@@ -1,5 +1,6 @@
 //! PVH start info, memory map and command line, in one block below 1 MiB.
 
+use crate::boot::error::{HIGH_MEMORY, MAX_MEMORY};
 use alloc::vec::Vec;
 use core::ops::Range;
 use trapline_abi::platform::{
@@ -40,14 +41,14 @@ pub(crate) struct GuestInfo<'a> {
 
 /// Returns the bytes of the block at [`BOOT_INFO`].
 pub(crate) fn boot_info(guest: &GuestInfo<'_>) -> Vec<u8> {
-    let map = memory_map(guest.memory);
+    let map = || memory_map(guest.memory);
     let mut info = StartInfo {
         magic: START_INFO_MAGIC,
         version: 1,
         command_line: COMMAND_LINE,
         rsdp: guest.rsdp,
         memory_map: MEMORY_MAP,
-        memory_map_entries: map.len() as u32,
+        memory_map_entries: map().count() as u32,
         ..StartInfo::default()
     };
     if guest.module.is_some() {
@@ -56,7 +57,7 @@ pub(crate) fn boot_info(guest: &GuestInfo<'_>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(0x101 + guest.command_line.len());
     put_info(&info, &mut bytes);
     pad(&mut bytes, MEMORY_MAP);
-    map.iter().for_each(|entry| put_entry(entry, &mut bytes));
+    map().for_each(|entry| put_entry(&entry, &mut bytes));
     if let Some(module) = &guest.module {
         pad(&mut bytes, MODULE);
         put_module(module, &mut bytes);
@@ -68,18 +69,21 @@ pub(crate) fn boot_info(guest: &GuestInfo<'_>) -> Vec<u8> {
 }
 
 /// Returns the memory map in ascending order.
-pub(crate) fn memory_map(memory: u64) -> [MemoryMapEntry; 3] {
+pub(crate) fn memory_map(memory: u64) -> impl Iterator<Item = MemoryMapEntry> {
     let entry = |address, end, kind| MemoryMapEntry {
         address,
         size: end - address,
         kind,
         reserved: 0,
     };
-    [
+    let high = memory.saturating_sub(MAX_MEMORY);
+    let all = [
         entry(0, HOLE, MEMORY_RAM),
         entry(HOLE, HOLE_END, MEMORY_RESERVED),
-        entry(HOLE_END, memory, MEMORY_RAM),
-    ]
+        entry(HOLE_END, memory - high, MEMORY_RAM),
+        entry(HIGH_MEMORY, HIGH_MEMORY + high, MEMORY_RAM),
+    ];
+    all.into_iter().filter(|entry| entry.size > 0)
 }
 
 fn pad(bytes: &mut Vec<u8>, until: u64) {
@@ -141,6 +145,23 @@ mod tests {
         assert_eq!(long(map + 2 * ENTRY_BYTES), 0x10_0000);
         assert_eq!(long(map + 2 * ENTRY_BYTES + 8), 63 << 20);
         assert_eq!(word(map + 2 * ENTRY_BYTES + 16), MEMORY_RAM);
+    }
+
+    #[test]
+    fn memory_continues_at_4_gib() {
+        let ranges = |memory| -> Vec<_> {
+            memory_map(memory)
+                .map(|entry| (entry.address, entry.size))
+                .collect()
+        };
+        assert_eq!(ranges(MAX_MEMORY).len(), 3);
+        let above = ranges(MAX_MEMORY + 0x1000);
+        assert_eq!(above[..3], ranges(MAX_MEMORY));
+        assert_eq!(above[3..], [(1 << 32, 0x1000)]);
+        let most = crate::boot::MAX_LINUX_MEMORY;
+        let usable = memory_map(most).filter(|entry| entry.kind == MEMORY_RAM);
+        let sum: u64 = usable.map(|entry| entry.size).sum();
+        assert_eq!(sum, most - (HOLE_END - HOLE));
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod registers;
 #[cfg(any(test, feature = "test-image"))]
 pub mod test_image;
 
-pub use error::{BootError, KernelError, MAX_MEMORY};
+pub use error::{BootError, KernelError, HIGH_MEMORY, MAX_LINUX_MEMORY, MAX_MEMORY};
 pub use image::{Image, ImageError, Segment};
 pub use info::{BOOT_INFO, BOOT_INFO_END, MAX_COMMAND_LINE};
 pub use linux::{prepare_linux, Kernel, LinuxPlan};

@@ -64,6 +64,8 @@ pub struct Prepared<'a> {
     pub boot: BootState,
     /// Address of the guest's interrupt count, if the image has one (see [`trapline_abi::platform::IDLE`]).
     pub interrupts: Option<Gpa>,
+    /// End of an image, whose start uses few of its pages; 0 for Linux.
+    pub image_end: u64,
 }
 
 /// Returns the initial state for `image`. All pieces lie within the configured memory.
@@ -71,7 +73,7 @@ pub struct Prepared<'a> {
 /// # Errors
 /// The parameters do not fit the image.
 pub fn prepare<'a>(image: &Image<'a>, plan: &Plan<'_>) -> Result<Prepared<'a>, BootError> {
-    check_memory(image, plan.memory)?;
+    check_memory(image, plan.memory, MAX_MEMORY)?;
     check_command_line(plan.command_line, MAX_COMMAND_LINE)?;
     let boot = match plan.way {
         EntryPoint::Pvh => registers::pvh(image.pvh().ok_or(BootError::NoPvh)?),
@@ -90,6 +92,7 @@ pub fn prepare<'a>(image: &Image<'a>, plan: &Plan<'_>) -> Result<Prepared<'a>, B
         pieces,
         boot,
         interrupts: image.direct().map(|note| Gpa(note.interrupts)),
+        image_end: image.end(),
     })
 }
 
@@ -101,13 +104,13 @@ pub(crate) fn file_chunks<'a, 'b>(image: &'b Image<'a>) -> impl Iterator<Item = 
         .map(|part| Chunk::borrowed(part.at.0, part.bytes))
 }
 
-pub(crate) fn check_memory(image: &Image<'_>, given: u64) -> Result<(), BootError> {
+pub(crate) fn check_memory(image: &Image<'_>, given: u64, limit: u64) -> Result<(), BootError> {
     const AT_LEAST: u64 = 2 << 20;
-    if given > MAX_MEMORY {
-        return Err(BootError::MemoryTooLarge { given });
+    if given > limit {
+        return Err(BootError::MemoryTooLarge { given, limit });
     }
     let needed = image.end().max(AT_LEAST);
-    if given < needed {
+    if given.min(MAX_MEMORY) < needed {
         return Err(BootError::MemoryTooSmall { given, needed });
     }
     let ranges = image.segments().iter();

@@ -164,23 +164,25 @@ impl Backend {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let file = memory.file().map(|file| file.as_raw_fd());
-        let region = VhostUserMemoryRegionInfo {
-            guest_phys_addr: 0,
-            memory_size: memory.len() as u64,
-            userspace_addr: memory.address().as_ptr() as u64,
-            mmap_offset: 0,
+        let user = memory.address().as_ptr() as u64;
+        let region = |(at, length): (usize, usize)| VhostUserMemoryRegionInfo {
+            guest_phys_addr: at as u64,
+            memory_size: length as u64,
+            userspace_addr: user + at as u64,
+            mmap_offset: at as u64,
             mmap_handle: file.unwrap_or(NO_DESCRIPTOR),
         };
+        let regions: Vec<_> = memory.pieces().map(region).collect();
         match &self.server {
             Server::Process { frontend, .. } => {
                 file.ok_or(io::ErrorKind::Unsupported)?;
                 let set = frontend.set_features(features | PROTOCOL);
                 set.map_err(io::Error::other)?;
-                frontend.set_mem_table(&[region])
+                frontend.set_mem_table(&regions)
             }
             Server::Kernel(kernel) => {
                 kernel.accept(features)?;
-                kernel.net.set_mem_table(&[region])
+                kernel.net.set_mem_table(&regions)
             }
         }
         .map(drop)

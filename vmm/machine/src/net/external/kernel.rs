@@ -61,14 +61,18 @@ impl Kernel {
 
 /// Describes the memory of a guest to the crates that check addresses in it.
 fn describe(memory: &Memory) -> io::Result<GuestMemoryMmap> {
-    let (address, length) = (memory.address().as_ptr(), memory.len());
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the memory is mapped, and until this process ends. The result does not unmap it.
-    let mapping = unsafe { MmapRegion::build_raw(address, length, access, libc::MAP_SHARED) };
-    let mapping = mapping.map_err(io::Error::other)?;
-    let region = GuestRegionMmap::new(mapping, GuestAddress(0));
-    let region = region.ok_or(io::ErrorKind::InvalidInput)?;
-    GuestMemoryMmap::from_regions(vec![region]).map_err(io::Error::other)
+    let regions = memory.pieces().map(|(at, length)| {
+        let start = memory.pointer(at as u64, length);
+        let start = start.ok_or(io::ErrorKind::InvalidInput)?.as_ptr();
+        // SAFETY: the memory is mapped, and until this process ends. The result does not unmap it.
+        let mapping = unsafe { MmapRegion::build_raw(start, length, access, libc::MAP_SHARED) };
+        let region =
+            GuestRegionMmap::new(mapping.map_err(io::Error::other)?, GuestAddress(at as u64));
+        region.ok_or(io::Error::from(io::ErrorKind::InvalidInput))
+    });
+    let regions = regions.collect::<io::Result<_>>()?;
+    GuestMemoryMmap::from_regions(regions).map_err(io::Error::other)
 }
 
 impl AsFd for Tap {

@@ -7,7 +7,7 @@ mod bzimage;
 mod parameters;
 
 use crate::boot::acpi::{self, Hardware};
-use crate::boot::error::{BootError, MAX_MEMORY};
+use crate::boot::error::{BootError, MAX_LINUX_MEMORY, MAX_MEMORY};
 use crate::boot::image::Image;
 use crate::boot::info;
 use crate::boot::info::{boot_info, BOOT_INFO, MAX_COMMAND_LINE};
@@ -47,7 +47,8 @@ impl<'a> Kernel<'a> {
 /// Boot parameters of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct LinuxPlan<'a> {
-    /// Guest memory in bytes, from address 0.
+    /// Guest memory in bytes, from address 0, and from [`HIGH_MEMORY`](crate::boot::HIGH_MEMORY) what exceeds
+    /// [`MAX_MEMORY`].
     pub memory: u64,
     /// Kernel command line.
     pub command_line: &'a str,
@@ -108,8 +109,9 @@ fn prepare_compressed<'a>(
 ) -> Result<Prepared<'a>, BootError> {
     let (given, max) = (plan.memory, MAX_COMMAND_LINE.min(kernel.max_command_line));
     check_command_line(plan.command_line, max)?;
-    if given > MAX_MEMORY {
-        return Err(BootError::MemoryTooLarge { given });
+    if given > MAX_LINUX_MEMORY {
+        let limit = MAX_LINUX_MEMORY;
+        return Err(BootError::MemoryTooLarge { given, limit });
     }
     check_address(kernel.pref_address)?;
     let size = kernel.init_size.max(kernel.code.len() as u64);
@@ -141,6 +143,7 @@ fn prepare_compressed<'a>(
             Chunk::borrowed(initrd.start, plan.initrd),
         ],
         interrupts: None,
+        image_end: 0,
     })
 }
 
@@ -148,7 +151,7 @@ fn prepare_unpacked<'a>(
     image: &Image<'a>,
     plan: &LinuxPlan<'a>,
 ) -> Result<Prepared<'a>, BootError> {
-    check_memory(image, plan.memory)?;
+    check_memory(image, plan.memory, MAX_LINUX_MEMORY)?;
     let lowest = image.segments().iter().map(|part| part.at.0).min();
     check_address(lowest.unwrap_or(u64::MAX))?;
     check_command_line(plan.command_line, MAX_COMMAND_LINE)?;
@@ -168,6 +171,7 @@ fn prepare_unpacked<'a>(
         boot: registers::pvh(image.pvh().ok_or(BootError::NoPvh)?),
         pieces,
         interrupts: None,
+        image_end: 0,
     })
 }
 

@@ -26,7 +26,8 @@ const UNKNOWN_LOADER: u8 = 0xff;
 pub struct GuestInfo<'a> {
     /// The kernel, whose setup header is copied.
     pub kernel: &'a BzImage<'a>,
-    /// Memory in bytes, from address 0.
+    /// Memory in bytes, from address 0, and from [`HIGH_MEMORY`](crate::boot::HIGH_MEMORY) what exceeds
+    /// [`MAX_MEMORY`](crate::boot::MAX_MEMORY).
     pub memory: u64,
     /// Address of the command line.
     pub command_line: u64,
@@ -49,9 +50,9 @@ pub fn page(info: &GuestInfo<'_>) -> Vec<u8> {
     put(COMMAND_LINE, &word(info.command_line));
     put(INITRD, &word(start));
     put(INITRD_SIZE, &word(end - start));
-    let map = memory_map(info.memory);
-    put(MAP_ENTRIES, &[map.len() as u8]);
-    for (number, entry) in map.iter().enumerate() {
+    let map = || memory_map(info.memory);
+    put(MAP_ENTRIES, &[map().count() as u8]);
+    for (number, entry) in map().enumerate() {
         let at = MAP + number * MAP_ENTRY;
         put(at, &entry.address.to_le_bytes());
         put(at + 8, &entry.size.to_le_bytes());
