@@ -28,8 +28,6 @@ SLOW_TESTS := --test vmm --test end_to_end
 FUZZ_TESTS := trapline-emulation:random trapline-monitor:all trapline-process:hostile trapline-abi:stream \
 	trapline-protocol:damaged trapline-switch:fuzz trapline-switch:forwarding
 
-BASELINES := baselines
-
 .PHONY: help setup setup-tests build run test test-all test-slow check baseline fixtures bench \
 	fuzz power endure dist image clean
 
@@ -67,13 +65,14 @@ test-slow: ## Run the slow tests that `make test` leaves out
 	$(TEST) $(SLOW_TESTS) --no-fail-fast -- --ignored
 	@scripts/skips.sh $(SKIPS)
 
-baseline: build ## Measure the exact figures that `make test` compares with
-	@for name in sim sim-kvm; do \
-	    $(DIST)/trapline baseline --env $${name/-//} > $(BASELINES)/$$name.json.new || \
-	        { rm -f $(BASELINES)/$$name.json.new; exit 1; }; \
-	    mv $(BASELINES)/$$name.json.new $(BASELINES)/$$name.json; \
+baseline: build ## Measure the exact figures of this release that `make test` compares with
+	@directory=$$(scripts/baselines.sh); mkdir -p $$directory; \
+	for name in sim sim-kvm; do \
+	    $(DIST)/trapline baseline --env $${name/-//} > $$directory/$$name.json.new || \
+	        { rm -f $$directory/$$name.json.new; exit 1; }; \
+	    mv $$directory/$$name.json.new $$directory/$$name.json; \
 	done
-	@git diff --stat -- $(BASELINES)
+	@git diff --stat -- baselines
 
 fixtures: build ## Record the guests that tests replay
 	TRAPLINE_IMAGE_TARGET=$(CURDIR)/target/image-slow CARGO_PROFILE_GUEST_OPT_LEVEL=1 \

@@ -22,6 +22,7 @@ pub use slow::slow_image;
 pub use trapline_host::testing::write_program;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use trapline_environments::{Parts, Settings};
 
 /// Returns the directory of the built parts: `$TRAPLINE_PARTS`, or `target/dist`.
@@ -54,6 +55,29 @@ pub fn settings() -> Settings {
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("tests/ has a parent").to_owned()
+}
+
+/// Returns the file of a baseline of the host's release.
+///
+/// # Errors
+/// The repository has none of this release.
+pub fn baseline_of_release(name: &str) -> Result<PathBuf, String> {
+    let directory = baselines(Path::new("/etc/os-release"));
+    let file = root().join(&directory).join(name);
+    match file.is_file() {
+        true => Ok(file),
+        false => Err(format!(
+            "there is no {directory}/{name}; `make baseline` makes it"
+        )),
+    }
+}
+
+/// Returns the directory of the baselines of a release, relative to the repository.
+fn baselines(release: &Path) -> String {
+    let mut command = Command::new(root().join("scripts/baselines.sh"));
+    let output = command.arg(release).output().expect("script starts");
+    let directory = String::from_utf8(output.stdout).expect("directory is UTF-8");
+    directory.trim().to_owned()
 }
 
 /// Returns whether QEMU is installed; otherwise records `what` as skipped.
@@ -101,4 +125,25 @@ pub fn on_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path)
         .map(|directory| directory.join(program))
         .find(|program| program.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn baselines_are_those_of_the_release() {
+        let file = tempfile::NamedTempFile::new().expect("temporary file");
+        for (release, expected) in [
+            (
+                "NAME=\"Debian GNU/Linux\"\nVERSION_ID=\"13\"\nID=debian\n",
+                "baselines/debian-13",
+            ),
+            ("ID=debian\n", "baselines/debian"),
+            ("", ""),
+        ] {
+            std::fs::write(&file, release).expect("writable file");
+            assert_eq!(baselines(file.path()), expected);
+        }
+    }
 }

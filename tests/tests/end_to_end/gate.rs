@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use trapline_tests::run::{CommandOutput, Place};
-use trapline_tests::{has_qemu, root, skip};
+use trapline_tests::{baseline_of_release, has_qemu, skip};
 
 mod profiles;
 
@@ -268,15 +268,18 @@ fn unmeasurable_baseline_has_its_own_status() {
 }
 
 /// Compares with a baseline of the repository. Exact figures belong to one kernel, QEMU and toolchain:
-/// with others the test is skipped.
+/// with others, and on a release without baselines, the test is skipped.
 #[track_caller]
 fn assert_as_kept(name: &str) {
     let feature = format!("the baseline {name}");
     if !has_qemu(&feature) {
         return;
     }
+    let file = match baseline_of_release(name) {
+        Ok(file) => file,
+        Err(reason) => return skip(&feature, &reason),
+    };
     let place = Place::new();
-    let file = root().join("baselines").join(name);
     let result = check(&place, &file, &["--format", "json"]);
     if result.status == Some(4) {
         return skip(&feature, result.stderr.trim());
