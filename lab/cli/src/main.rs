@@ -38,7 +38,7 @@ mod show;
 mod store_path;
 mod terminal;
 
-use args::{Cli, Command, PlainFormat};
+use args::{Cli, Command, EnvironmentOptions, PlainFormat};
 use failure::{Failure, Status};
 use std::process::ExitCode;
 use trapline_runner::Interrupt;
@@ -128,7 +128,7 @@ fn execute(command: Command) -> Result<Status, Failure> {
 }
 
 fn print_findings(format: PlainFormat) -> Result<(), Failure> {
-    let findings = doctor::examine();
+    let findings = doctor::examine(EnvironmentOptions::default().inventory());
     match format {
         PlainFormat::Json => terminal::print_json(&doctor::to_json(&findings)),
         PlainFormat::Table => terminal::print_styled(&doctor::text(&findings, terminal::width())),

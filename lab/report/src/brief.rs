@@ -87,7 +87,7 @@ const MACHINE: [(&str, &str); 4] = [
 ];
 
 /// Returns the emulators, kernels and hypervisors of all simulated machines.
-fn simulated_machine(report: &Report) -> Option<String> {
+pub fn simulated_machine(report: &Report) -> Option<String> {
     let facts = &report.summary.facts;
     let machines = || facts.iter().filter(|(id, _)| id.clock().is_exact());
     let values = MACHINE.iter().flat_map(|(name, prefix)| {

@@ -186,3 +186,28 @@ fn the_same_is_drawn_in_characters_for_any_terminal() {
         );
     }
 }
+
+#[test]
+fn simulated_machine_is_named_before_the_headline() {
+    let mut observed = boot(EnvironmentId::SIM_KVM, 0);
+    let facts = [("qemu", "7.2.22"), ("l1-kernel", "package linux_6.1")];
+    let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    observed.facts.extend(facts);
+    let observations = vec![observed];
+    let report = Report {
+        summary: trapline_stats::summarise(&observations),
+        operations: OpSet::MAX,
+        ..Report::default()
+    };
+    let text = page::page(&page::Source {
+        family: None,
+        studies: &[page::Study {
+            report,
+            observations,
+        }],
+        profiles: &[],
+        run: &page::Run::default(),
+    });
+    let machine = text.find("Simulated machine: QEMU 7.2.22 · linux_6.1</p>");
+    assert!(machine.is_some() && machine < text.find("<h1>"), "{text}");
+}

@@ -119,6 +119,7 @@ fn doctor_rates_every_topic_with_remedies() {
         "huge pages",
         "tool",
         "parts",
+        "environment",
     ] {
         assert!(
             findings.iter().any(|f| f["topic"] == topic),

@@ -3,6 +3,7 @@
 //! Each topic has a pure function from the text of the kernel or of a program to a [`Finding`];
 //! [`examine`] reads the texts. The host is not changed.
 
+mod environments;
 mod finding;
 mod hypervisor;
 mod processor;
@@ -18,12 +19,13 @@ use std::path::Path;
 use std::time::Duration;
 use trapline_host::control_group::Limited;
 use trapline_host::host_noise::NoiseSampler;
+use trapline_runner::{Failure, Inventory};
 
 /// Interval in which stolen CPU time is measured.
 const STEAL_WATCH: Duration = Duration::from_millis(500);
 
-/// Returns all findings, in about a second.
-pub fn examine() -> Vec<Finding> {
+/// Returns all findings, in some seconds.
+pub fn examine(inventory: Result<Inventory, Failure>) -> Vec<Finding> {
     let cpuinfo = read("/proc/cpuinfo");
     let processor = processor::parse(&cpuinfo);
     let stat_before = read("/proc/stat");
@@ -45,6 +47,7 @@ pub fn examine() -> Vec<Finding> {
         settings::judge_huge_pages(&read(HUGE_PAGES)),
     ];
     findings.extend(tools::examine());
+    findings.extend(environments::examine(inventory));
     findings
 }
 

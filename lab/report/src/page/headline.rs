@@ -3,6 +3,7 @@
 use super::context::Context;
 use super::help::help;
 use super::{clock_title, Section};
+use crate::brief;
 use crate::findings::{self, Finding, Kind, ENOUGH, TITLE};
 use crate::printable;
 use maud::{html, Markup};
@@ -21,6 +22,7 @@ pub fn section(context: &Context<'_>) -> Section {
             }
             @if context.is_first() {
                 div.head { p.place { (place(context)) } (help()) }
+                (machine(context))
                 @for doubt in context.doubts() { p.doubt { (printable(&doubt)) } }
                 h1 { (first.title) }
             } @else {
@@ -38,6 +40,7 @@ pub fn section(context: &Context<'_>) -> Section {
 pub fn of_words(context: &Context<'_>, words: &str) -> Section {
     let body = html! {
         p.place { (place(context)) }
+        (machine(context))
         h1 { (words) }
     };
     context.section("headline", TITLE, body)
@@ -66,6 +69,12 @@ fn place(context: &Context<'_>) -> Markup {
     facts.push(printable(&context.run.started));
     facts.retain(|fact| !fact.is_empty());
     html! { (facts.join(" · ")) }
+}
+
+/// Returns the sentence about the simulated machine, if there is one.
+fn machine(context: &Context<'_>) -> Markup {
+    let machine = brief::simulated_machine(context.report());
+    html! { @if let Some(machine) = machine { p.place { (printable(&machine)) } } }
 }
 
 fn clock(clock: Clock) -> Markup {
