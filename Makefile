@@ -28,7 +28,7 @@ SLOW_TESTS := --test vmm --test end_to_end
 FUZZ_TESTS := trapline-emulation:random trapline-monitor:all trapline-process:hostile trapline-abi:stream \
 	trapline-protocol:damaged trapline-switch:fuzz trapline-switch:forwarding
 
-.PHONY: help setup setup-tests build run test test-all test-slow check baseline fixtures bench \
+.PHONY: help setup setup-tests build run test test-all test-slow test-roots check baseline fixtures bench \
 	fuzz power endure dist image clean
 
 help: ## Show this list
@@ -64,6 +64,9 @@ test-slow: ## Run the slow tests that `make test` leaves out
 	@rm -f $(SKIPS)
 	$(TEST) $(SLOW_TESTS) --no-fail-fast -- --ignored
 	@scripts/skips.sh $(SKIPS)
+
+test-roots: ## Check README, tests and environments on clean systems (RELEASES="bookworm trixie"; hours, as root)
+	@scripts/roots.sh $(RELEASES)
 
 baseline: build ## Measure the exact figures of this release that `make test` compares with
 	@directory=$$(scripts/baselines.sh); mkdir -p $$directory; \
