@@ -28,7 +28,7 @@ SLOW_TESTS := --test vmm --test end_to_end
 FUZZ_TESTS := trapline-emulation:random trapline-monitor:all trapline-process:hostile trapline-abi:stream \
 	trapline-protocol:damaged trapline-switch:fuzz trapline-switch:forwarding
 
-.PHONY: help setup setup-tests build run test test-all test-slow test-roots check baseline fixtures bench \
+.PHONY: help setup setup-tests build run test test-all test-slow test-roots check deny baseline fixtures bench \
 	fuzz power endure dist image clean
 
 help: ## Show this list
@@ -46,9 +46,14 @@ build: setup ## Build every part into target/dist
 run: build ## Measure everything this machine offers (a minute, once built)
 	@$(DIST)/trapline run
 
-check: ## Check format and lints
+check: ## Check format, lints, and with cargo-deny licences and sources of dependencies
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
+	@if command -v cargo-deny > /dev/null; then cargo deny check bans licenses sources; \
+	    else echo "check: licences are not checked: cargo-deny is not installed"; fi
+
+deny: ## Check licences, sources and known vulnerabilities of dependencies (needs cargo-deny and a network)
+	cargo deny check
 
 test: setup-tests build ## Run all tests but the slow ones; prints what was skipped and why
 	@rm -f $(SKIPS)

@@ -38,6 +38,7 @@ generate share/fish/vendor_completions.d/trapline.fish completions fish
 doc=$tree/share/doc/trapline
 install -d "$doc"
 cp -r "$root"/README.md "$root"/CHANGELOG.md "$root"/LICENSE-* "$root/SECURITY.md" "$root/docs" "$root/plans" "$root/vmms" "$root/baselines" "$doc"
+"$root/scripts/sbom.sh" "$version" > "$doc/sbom.cdx.json"
 chmod -R u=rwX,go=rX "$tree"
 
 # The same bytes from the same commit.

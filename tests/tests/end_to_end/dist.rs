@@ -56,6 +56,23 @@ fn assert_measures(prefix: &Path, home: &Path) {
     ] {
         assert!(prefix.join(file).is_file(), "no {file}");
     }
+    assert_lists_crates(&prefix.join("share/doc/trapline/sbom.cdx.json"));
+}
+
+/// Checks that a list of crates has those of other authors, and neither ours nor those of tests.
+#[track_caller]
+fn assert_lists_crates(file: &Path) {
+    let text = std::fs::read_to_string(file).expect("file exists");
+    let list: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let crates = list["components"].as_array().expect("list");
+    let named = |name: &str| crates.iter().find(|it| it["name"] == name);
+    let clap = named("clap").expect("it is in the program");
+    assert_eq!(clap["licenses"][0]["expression"], "MIT OR Apache-2.0");
+    assert_eq!(
+        clap["hashes"][0]["content"].as_str().map(str::len),
+        Some(64)
+    );
+    assert!(named("trapline").is_none() && named("expect-test").is_none());
 }
 
 /// Two packings of the same parts are the same bytes.
