@@ -70,6 +70,9 @@ links_statically() {
         cc -x c -static -o /dev/null - 2>/dev/null
 }
 
+# Cargo downloads crates over TLS, and Debian's installs no certificates.
+has_certificates() { ! have apt-get || [ -e "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" ]; }
+
 # The kernel of the simulated machine is downloaded and unpacked, not installed.
 has_package_lists() {
     have apt-cache && [ -n "$(apt-cache search --names-only '^linux-image-' 2>/dev/null | head -n 1)" ]
@@ -86,6 +89,7 @@ find_missing() {
     optional=()
     # shellcheck disable=SC2207
     if [ -z "$(compiler)" ]; then needed+=($(compiler_packages)); fi
+    if ! has_certificates; then needed+=(ca-certificates); fi
     if ! links_statically; then needed+=(gcc libc6-dev); fi
     if ! have qemu-system-x86_64; then optional+=(qemu-system-x86); fi
     if [ "$for_tests" != tests ]; then return; fi
