@@ -26,9 +26,9 @@ mmdebstrap --quiet --variant=minbase --include=qemu-system-x86 \
     bookworm "$work/root.tar"
 
 umoci init --layout "$work/image"
-umoci new --image "$work/image:$version"
-umoci raw add-layer --image "$work/image:$version" "$work/root.tar"
-umoci config --image "$work/image:$version" \
+umoci new --image "$work/image:trapline:$version"
+umoci raw add-layer --image "$work/image:trapline:$version" "$work/root.tar"
+umoci config --image "$work/image:trapline:$version" \
     --config.entrypoint /usr/bin/trapline --config.cmd run \
     --config.env XDG_DATA_HOME=/data --config.env XDG_CACHE_HOME=/data/cache \
     --config.env PATH=/usr/sbin:/usr/bin:/sbin:/bin --config.volume /data

@@ -46,7 +46,7 @@ fn unpacked_image(directory: &Path) -> std::path::PathBuf {
         .arg("-xf")
         .arg(archive));
     let bundle = directory.join("bundle");
-    let image = format!("{}:{version}", layout.display());
+    let image = format!("{}:trapline:{version}", layout.display());
     run(Command::new("umoci")
         .args(["unpack", "--image", &image])
         .arg(&bundle));
