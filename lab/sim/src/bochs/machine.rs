@@ -2,7 +2,7 @@
 
 use super::acpi;
 use super::memory::{Memory, INFO, SEAL, START};
-use super::program::Bochs;
+use super::program::{Bochs, Debugger};
 use super::watch::{Watcher, BREAKPOINT, GO};
 use crate::listener::Emulator;
 use std::sync::Arc;
@@ -184,14 +184,15 @@ impl BochsMachine<'_> {
         );
         let words = path(words.as_bytes())?;
         let script = self.watcher.map_or(GO.to_owned(), |_| Watcher::script());
-        let go = path(script.as_bytes())?;
+        let script = path(script.as_bytes())?;
         let command = command.divert(self.watcher.map(|watcher| watcher.trace.diversion()));
         let command = command.as_emulator();
         let command = command.arg(TERMINAL).arg(&self.bochs.program);
         let command = command.words("-q -f").arg(words);
-        Ok(match self.bochs.debugger {
-            true => command.arg("-rc").arg(go),
-            false => command,
+        Ok(match (self.bochs.debugger, self.watcher) {
+            (Debugger::Always, _) => command.arg("-rc").arg(script),
+            (Debugger::Option, Some(_)) => command.words("-debugger -rc").arg(script),
+            (Debugger::Option, None) | (Debugger::Missing, _) => command,
         })
     }
 }

@@ -23,8 +23,30 @@ pub struct Bochs {
     pub version: String,
     /// The CPU model of its machines, but those for NOVA.
     pub model: &'static str,
-    /// It has a debugger, which has to continue the machine.
-    pub debugger: bool,
+    /// Its debugger.
+    pub debugger: Debugger,
+}
+
+/// Start of the debugger, which has to continue the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Debugger {
+    /// There is none.
+    Missing,
+    /// With each machine, up to Bochs 2.8.
+    Always,
+    /// With an option, since Bochs 3.0.
+    Option,
+}
+
+impl Debugger {
+    fn in_help(help: &str) -> Self {
+        let has = |option: &str| help.contains(option);
+        match (has("-rc filename"), has("-debugger ")) {
+            (false, _) => Self::Missing,
+            (true, false) => Self::Always,
+            (true, true) => Self::Option,
+        }
+    }
 }
 
 /// Names of its program. Where the first exists, the second is an interactive wrapper.
@@ -67,7 +89,7 @@ impl Bochs {
             return Err(lacks(&format!("has no {DISPLAY}")));
         }
         Ok(Self {
-            debugger: help.contains("-rc filename"),
+            debugger: Debugger::in_help(&help),
             program,
             version,
             model,
@@ -119,6 +141,17 @@ mod tests {
         let models = ["2.7", "2.8", "3.0", "3.1.devel", "unknown"].map(model);
         expect!["corei7_skylake_x corei7_skylake_x corei7_haswell_4770 corei7_haswell_4770 corei7_skylake_x"]
             .assert_eq(&models.join(" "));
+    }
+
+    #[test]
+    fn help_says_how_the_debugger_starts() {
+        let old = "  -rc filename     execute debugger commands stored in file\n";
+        let new = format!("  -debugger        start Bochs internal debugger on startup\n{old}");
+        let found = ["", old, &new].map(Debugger::in_help);
+        assert_eq!(
+            found,
+            [Debugger::Missing, Debugger::Always, Debugger::Option]
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Markers are its magic breakpoint ([`trapline_abi::marker`]), at which it stops in any program and mode. Between batches
 //! the machine runs freely. A stop takes no time on the machine.
 
-use super::program::{Bochs, REMEDY};
+use super::program::{Bochs, Debugger, REMEDY};
 use crate::trace::Trace;
 use trapline_host::Error;
 
@@ -35,10 +35,10 @@ impl Watcher {
         let program = bochs.program.display();
         let reason = format!("{program} was built without its debugger, which lists instructions");
         match bochs.debugger {
-            true => Ok(Self {
+            Debugger::Missing => Err(Error::missing(reason, REMEDY)),
+            Debugger::Always | Debugger::Option => Ok(Self {
                 trace: trace.clone(),
             }),
-            false => Err(Error::missing(reason, REMEDY)),
         }
     }
 
@@ -59,7 +59,7 @@ mod tests {
             program: "/opt/bochs".into(),
             version: "3".to_owned(),
             model: "",
-            debugger: false,
+            debugger: Debugger::Missing,
         };
         let trace = Trace::new(std::sync::Arc::new(std::sync::Mutex::new(Vec::new())));
         let text = Watcher::of(&trace, &bochs);
