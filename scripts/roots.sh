@@ -5,8 +5,8 @@
 #
 # Needs root, mmdebstrap, git, 15 GB in TMPDIR, and hours. $TRAPLINE_ROOT_FILES names a directory that is copied into
 # each root first, such as one with certificates, settings of apt and cargo, or a NOVA (root/.cache/trapline/nova/hypervisor).
-# Prints seconds, longest silence and result of each step; their output is in target/roots. Exit status: 0 if all steps
-# succeeded.
+# Prints seconds, longest silence and result of each step, and the size of the root; the output of steps, with the seconds
+# of each line, is in target/roots. Exit status: 0 if all steps succeeded.
 # Functions are called by their names.
 # shellcheck disable=SC2317
 set -u
@@ -30,13 +30,13 @@ remove_root() {
 trap remove_root EXIT
 trap 'exit 130' INT TERM
 
-# Writes its input to standard output, and the most seconds without a line to a file.
+# Writes its input to standard output, each line after the seconds since the start, and the most seconds without a line to a file.
 longest_silence() {
-    local line last=$SECONDS longest=0
+    local line start=$SECONDS last=$SECONDS longest=0
     while IFS= read -r line || [ -n "$line" ]; do
         if ((SECONDS - last > longest)); then longest=$((SECONDS - last)); fi
         last=$SECONDS
-        printf '%s\n' "$line"
+        printf '%5d %s\n' $((last - start)) "$line"
     done
     if ((SECONDS - last > longest)); then longest=$((SECONDS - last)); fi
     echo "$longest" > "$1"
@@ -96,7 +96,8 @@ check_release() {
     done < <(readme_commands)
     step 'make test' inside 'make test'
     for environment in $(ready_environments); do
-        step "$environment" inside "target/dist/trapline run --exact-boots 1 --boots 1 --env $environment --workload basic/getpid,exits/cpuid"
+        step "$environment" \
+            inside "target/dist/trapline run --exact-boots 1 --boots 1 --env $environment --workload basic/getpid,exits/cpuid"
     done
 }
 
@@ -105,6 +106,7 @@ if [ $# -eq 0 ]; then set -- bookworm trixie; fi
 printf '%-9s %-40s %8s %8s\n' release step time silence
 for release in "$@"; do
     check_release "$release"
+    printf '%-9s %-40s %6d MB\n' "$release" 'size of the root' "$(du -sxm "$root" | cut -f1)"
     remove_root
 done
 exit $failed
