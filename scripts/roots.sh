@@ -23,7 +23,7 @@ failed=0
 
 remove_root() {
     if [ -z "$root" ]; then return; fi
-    umount --recursive --lazy "$root/proc" "$root/sys" "$root/dev" 2> /dev/null
+    umount --recursive --lazy "$root" 2> /dev/null
     rm -rf --one-file-system "$root"
     root=
 }
@@ -67,6 +67,8 @@ make_root() {
     mmdebstrap --variant=important "$release" "$root" || return
     cp -L /etc/resolv.conf "$root/etc/resolv.conf" || return
     if [ -n "${TRAPLINE_ROOT_FILES:-}" ]; then cp -r "$TRAPLINE_ROOT_FILES/." "$root" || return; fi
+    # A root directory is a mount point, as tests of file systems expect.
+    mount --bind "$root" "$root" || return
     local directory
     for directory in proc sys dev; do
         mount --rbind "/$directory" "$root/$directory" || return

@@ -136,8 +136,8 @@ fn errors_name_the_line() {
         line 3: unknown field `comand`, expected one of `command`, `format`, `files`, `env`, `config`, `console`, `transport`, `linux`, `linux-config`
         line 1: unknown field `boots`, expected `vmm`"#]]
     .assert_eq(&texts.map(error).join("\n"));
-    let unknown = file::read("environments = ['kvmtol']")
+    let unknown = file::read("environments = ['sim/kvn']")
         .unwrap_err()
         .to_string();
-    expect!["line 1: unknown environment 'kvmtol'; did you mean 'kvm'?"].assert_eq(&unknown);
+    expect!["line 1: unknown environment 'sim/kvn'; did you mean 'sim/kvm'?"].assert_eq(&unknown);
 }
