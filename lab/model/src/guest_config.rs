@@ -13,6 +13,9 @@ pub struct GuestConfig {
     pub memory_mib: u32,
     /// Further memory in MiB that may be hotplugged, if it is large.
     pub window_mib: u32,
+    /// Its memory is in pages of 4 KiB where the lab can choose, as nothing asks for others: a first touch of one is then a
+    /// page fault in each VMM.
+    pub small_pages: bool,
     /// Size in MiB of its disk for workload `block` or `files`; 0 if it has none.
     pub disk_mib: u32,
     /// Size in MiB of the large file on its disk for workload `files`; 0 if it has none.
@@ -69,6 +72,7 @@ impl GuestConfig {
     pub const DEFAULT: Self = Self {
         memory_mib: 512,
         window_mib: 0,
+        small_pages: true,
         disk_mib: 0,
         file_mib: 0,
         network: false,

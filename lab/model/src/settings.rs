@@ -243,7 +243,7 @@ pub const SETTINGS: &[Setting] = &[
         not_concerned: |id| id.is_native() && !id.has_machine_linux(),
         apply: |value, guest| guest.thp = Some(HugePages::ALL[value.choice()]),
         format: 19,
-        help: "Transparent huge pages of the simulated machine's Linux [default: as its kernel has them]",
+        help: "Transparent huge pages of the simulated machine's Linux [default: never around a guest, else as its kernel has them]",
         ..ROW
     },
     Setting {

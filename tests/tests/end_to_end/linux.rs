@@ -102,6 +102,21 @@ fn two_cpus_on_sim_kvm_are_reproducible() {
     }
 }
 
+/// More CPUs than one digit counts, and memory on both sides of the devices below 4 GiB.
+#[test]
+#[ignore = "slow: make test-all"]
+fn a_large_guest_has_all_of_its_cpus_and_memory() {
+    if !has_qemu(FEATURE) || !has("sim/kvm/linux", FEATURE) {
+        return;
+    }
+    let words = "--env sim/kvm/linux --workload basic/getpid --cpus 10 --memory 3500M";
+    let json = Place::new().measure(&words.split(' ').collect::<Vec<_>>());
+    assert!(estimate(&json, "sim/kvm/linux", "getpid") > 200.0);
+    let facts = facts(&json, "sim/kvm/linux");
+    assert_eq!(facts["guest-cpus"], "10");
+    assert_eq!(facts["guest-memory-mib"], "3500");
+}
+
 #[test]
 fn linux_guest_on_the_host_measures_or_reports_why_not() {
     let place = Place::new();

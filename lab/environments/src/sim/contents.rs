@@ -94,6 +94,12 @@ pub trait Contents {
         guest.touched_mib() + guest.window_mib + guest.disk_mib
     }
 
+    /// Returns whether the machine gives the memory of its guests small pages on request. That of a guest which is a host itself
+    /// is as the kernel has it.
+    fn has_small_pages(&self) -> bool {
+        true
+    }
+
     /// Returns the VMMs of the guests between the machine and the program that runs guests, outermost first.
     fn hosts(&self) -> Vec<Emulator> {
         Vec::new()

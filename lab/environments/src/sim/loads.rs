@@ -2,12 +2,14 @@
 //! all programs share.
 
 use super::contents::{Contents, LoadSupport};
+use super::machine_guest::HUGE_PAGES;
 use crate::environment::Work;
 use crate::loads::{co_tenant_job, create_vm_command, CO_TENANT, EXITING_JOB};
 use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::Error;
-use trapline_model::{Created, Load, PerCpu, Pin};
+use trapline_model::guest_config::HugePages;
+use trapline_model::{Created, Load, MemoryPages, PerCpu, Pin};
 use trapline_sim::script::{timeout, Script};
 use trapline_sim::{AGENT, IMAGE, VMM};
 
@@ -88,6 +90,9 @@ fn add_load(script: &mut Script, support: LoadSupport, load: Load) -> Result<(),
         }
         (LoadSupport::Vmm, Load::CreateVm(created)) => {
             let command = creating_command(created)?;
+            if created.pages == MemoryPages::Huge {
+                script.file(HUGE_PAGES, HugePages::Madvise.name());
+            }
             script.load(load.name(), "machines", "count", &command);
             Ok(())
         }

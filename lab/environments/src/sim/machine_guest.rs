@@ -135,11 +135,17 @@ pub fn machine(
         base,
         contents.memory_mib(guest),
         &mut |archive, script| {
+            if guest.small_pages && contents.has_small_pages() {
+                script.file(HUGE_PAGES, HugePages::Never.name());
+            }
             contents.prepare(script);
             contents.add_to(archive)
         },
     )
 }
+
+/// Setting of Linux for transparent huge pages.
+pub const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 /// Returns the machine with the settings of its kernel and of KVM.
 pub fn tuned(base: Base, guest: &GuestConfig) -> Base {

@@ -172,6 +172,10 @@ struct Agent {
 }
 
 impl Contents for Agent {
+    fn has_small_pages(&self) -> bool {
+        false
+    }
+
     fn base(&self, settings: &Settings, maker: Maker) -> Result<Base, Error> {
         let base = Base::linux(settings, maker)?;
         Ok(base.with_option(isolation_option(self.isolation)))

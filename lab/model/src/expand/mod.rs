@@ -15,8 +15,7 @@ use crate::clock::Clock;
 use crate::conditions::Conditions;
 use crate::config::Config;
 use crate::environment::EnvironmentId;
-use crate::guest_config::GuestConfig;
-use crate::guest_config::Serial;
+use crate::guest_config::{GuestConfig, MemoryPages, Serial};
 use crate::irq;
 use crate::left_out::{self, LeftOut};
 use crate::overrides::Overrides;
@@ -283,6 +282,9 @@ fn with_devices(guest: GuestConfig, operations: OpSet, disk_mib: u32) -> GuestCo
     };
     GuestConfig {
         window_mib: populate::window_mib(operations),
+        small_pages: guest.thp.is_none()
+            && guest.pages != MemoryPages::Huge
+            && !needs(populate::operations()),
         disk_mib,
         file_mib,
         ..guest.with_cards(operations)

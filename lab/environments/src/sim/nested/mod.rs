@@ -112,6 +112,10 @@ impl HostGuest {
 }
 
 impl Contents for HostGuest {
+    fn has_small_pages(&self) -> bool {
+        false
+    }
+
     fn guest_kind(&self) -> GuestKind {
         self.inner.guest_kind()
     }

@@ -141,6 +141,10 @@ struct Domain {
 }
 
 impl Contents for Domain {
+    fn has_small_pages(&self) -> bool {
+        false
+    }
+
     fn guest_kind(&self) -> GuestKind {
         if self.vmm.is_some() {
             return GuestKind::TRAPLINE_VMM;
