@@ -12,6 +12,11 @@ pub struct Mapping {
     length: usize,
 }
 
+// SAFETY: a mapping belongs to the process, not to a thread. Its methods do not read or write it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; what changes it takes `&mut self`, or changes neither contents nor access.
+unsafe impl Sync for Mapping {}
+
 impl Mapping {
     /// Maps the first `length` bytes of `file`, shared.
     pub fn of_file(file: &File, length: usize) -> io::Result<Self> {

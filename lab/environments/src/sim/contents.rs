@@ -15,6 +15,9 @@ use trapline_sim::listener::Emulator;
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 
+/// Setting of Linux for transparent huge pages.
+pub const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
 /// Programs on a machine that can run loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadSupport {

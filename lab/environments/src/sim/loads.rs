@@ -1,8 +1,7 @@
 //! Loads and scheduling on a simulated machine, as commands of its script. The machine has one CPU, which
 //! all programs share.
 
-use super::contents::{Contents, LoadSupport};
-use super::machine_guest::HUGE_PAGES;
+use super::contents::{Contents, LoadSupport, HUGE_PAGES};
 use crate::environment::Work;
 use crate::loads::{co_tenant_job, create_vm_command, CO_TENANT, EXITING_JOB};
 use trapline_abi::Job;

@@ -1,6 +1,6 @@
 //! Guests in the Linux of a simulated machine.
 
-use super::contents::Contents;
+use super::contents::{Contents, HUGE_PAGES};
 use super::guests::Guests;
 use super::{loads, STREAM_HASH};
 use crate::environment::{Guest, SampleSink, Work};
@@ -143,9 +143,6 @@ pub fn machine(
         },
     )
 }
-
-/// Setting of Linux for transparent huge pages.
-pub const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 /// Returns the machine with the settings of its kernel and of KVM.
 pub fn tuned(base: Base, guest: &GuestConfig) -> Base {

@@ -5,15 +5,6 @@ use crate::boot::info::{BOOT_INFO, BOOT_INFO_END};
 use thiserror::Error;
 use trapline_interface::Gpa;
 
-/// Largest memory of an image in bytes, and of any guest below 4 GiB; device addresses follow.
-pub const MAX_MEMORY: u64 = 0xd000_0000;
-
-/// Address of the memory of a Linux guest that exceeds [`MAX_MEMORY`].
-pub const HIGH_MEMORY: u64 = 1 << 32;
-
-/// Largest memory of a Linux guest in bytes.
-pub const MAX_LINUX_MEMORY: u64 = 1 << 40;
-
 /// Reason why a file is not a bootable kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs)]

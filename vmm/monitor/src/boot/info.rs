@@ -1,11 +1,19 @@
 //! PVH start info, memory map and command line, in one block below 1 MiB.
 
-use crate::boot::error::{HIGH_MEMORY, MAX_MEMORY};
 use alloc::vec::Vec;
 use core::ops::Range;
 use trapline_abi::platform::{
     MemoryMapEntry, StartInfo, MEMORY_RAM, MEMORY_RESERVED, START_INFO_MAGIC,
 };
+
+/// Largest memory of an image in bytes, and of any guest below 4 GiB; device addresses follow.
+pub const MAX_MEMORY: u64 = 0xd000_0000;
+
+/// Address of the memory of a Linux guest that exceeds [`MAX_MEMORY`].
+pub const HIGH_MEMORY: u64 = 1 << 32;
+
+/// Largest memory of a Linux guest in bytes.
+pub const MAX_LINUX_MEMORY: u64 = 1 << 40;
 
 /// Address of the block: the lowest that every process may map (`vm.mmap_min_addr`). Images must not overlap it.
 pub const BOOT_INFO: u64 = 0x1_0000;

@@ -17,8 +17,10 @@ mod registers;
 #[cfg(any(test, feature = "test-image"))]
 pub mod test_image;
 
-pub use error::{BootError, KernelError, HIGH_MEMORY, MAX_LINUX_MEMORY, MAX_MEMORY};
+pub use error::{BootError, KernelError};
 pub use image::{Image, ImageError, Segment};
-pub use info::{BOOT_INFO, BOOT_INFO_END, MAX_COMMAND_LINE};
+pub use info::{
+    BOOT_INFO, BOOT_INFO_END, HIGH_MEMORY, MAX_COMMAND_LINE, MAX_LINUX_MEMORY, MAX_MEMORY,
+};
 pub use linux::{prepare_linux, Kernel, LinuxPlan};
 pub use prepare::{prepare, Chunk, EntryPoint, Plan, Prepared};

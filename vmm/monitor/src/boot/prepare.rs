@@ -1,8 +1,10 @@
 //! Contents of guest memory and initial registers.
 
-use crate::boot::error::{BootError, MAX_MEMORY};
+use crate::boot::error::BootError;
 use crate::boot::image::Image;
-use crate::boot::info::{boot_info, GuestInfo, BOOT_INFO, BOOT_INFO_END, MAX_COMMAND_LINE};
+use crate::boot::info::{
+    boot_info, GuestInfo, BOOT_INFO, BOOT_INFO_END, MAX_COMMAND_LINE, MAX_MEMORY,
+};
 use crate::boot::registers;
 use alloc::borrow::Cow;
 use alloc::vec;

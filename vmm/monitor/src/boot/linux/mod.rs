@@ -7,10 +7,10 @@ mod bzimage;
 mod parameters;
 
 use crate::boot::acpi::{self, Hardware};
-use crate::boot::error::{BootError, MAX_LINUX_MEMORY, MAX_MEMORY};
+use crate::boot::error::BootError;
 use crate::boot::image::Image;
 use crate::boot::info;
-use crate::boot::info::{boot_info, BOOT_INFO, MAX_COMMAND_LINE};
+use crate::boot::info::{boot_info, BOOT_INFO, MAX_COMMAND_LINE, MAX_LINUX_MEMORY, MAX_MEMORY};
 use crate::boot::prepare::{check_command_line, check_memory, file_chunks, Chunk, Prepared};
 use crate::boot::registers::{self, Tables, LINUX_DESCRIPTORS};
 use alloc::vec;
