@@ -93,7 +93,8 @@ pub fn linux_command(
         .arg(command_line)
 }
 
-fn with_pages(vmm: Command, pages: MemoryPages) -> Command {
+/// Adds the option for guest memory, if it is not the default.
+pub fn with_pages(vmm: Command, pages: MemoryPages) -> Command {
     match pages {
         MemoryPages::Auto => vmm,
         pages => vmm.words("--pages").arg(pages.name()),

@@ -442,18 +442,24 @@ mod tests {
         }
     }
 
+    /// Creates the journal of the store that `named` leads to.
+    #[track_caller]
+    fn assert_journal_is_checked(named: &Path, journal: &Path) {
+        fs::write(journal, "").unwrap();
+        for origin in ORIGINS {
+            set_mode(journal, 0o644);
+            assert!(check_store(named, origin).is_ok());
+            set_mode(journal, 0o666);
+            assert!(check_store(named, origin).is_err());
+        }
+        set_mode(journal, 0o644);
+    }
+
     #[test]
     fn a_store_beside_which_others_put_files_is_refused() {
         let (place, [_, store]) = entries();
         let journal = place.path().join("file-journal");
-        fs::write(&journal, "").unwrap();
-        for origin in ORIGINS {
-            set_mode(&journal, 0o644);
-            assert!(check_store(&store, origin).is_ok());
-            set_mode(&journal, 0o666);
-            assert!(check_store(&store, origin).is_err());
-        }
-        set_mode(&journal, 0o644);
+        assert_journal_is_checked(&store, &journal);
         for (mode, allowed) in [(0o777, [false; 3]), (0o1777, [true, false, false])] {
             set_mode(place.path(), mode);
             let found = ORIGINS.map(|origin| check_store(&store, origin).is_ok());
@@ -465,20 +471,14 @@ mod tests {
             assert!(check_store(&store, Origin::Option).is_ok());
         }
     }
+
     #[test]
     fn a_link_to_a_store_is_checked_as_the_store() {
         let (place, [folder, store]) = entries();
         let link = folder.join("link.db");
         symlink(&store, &link).unwrap();
         let journal = place.path().join("file-journal");
-        fs::write(&journal, "").unwrap();
-        for origin in ORIGINS {
-            set_mode(&journal, 0o644);
-            assert!(check_store(&link, origin).is_ok());
-            set_mode(&journal, 0o666);
-            assert!(check_store(&link, origin).is_err());
-        }
-        set_mode(&journal, 0o644);
+        assert_journal_is_checked(&link, &journal);
         if chown(&journal, Some(STRANGER), None).is_ok() {
             assert!(check_store(&link, Origin::Option).is_err());
         }

@@ -366,7 +366,7 @@ fn offered_load_is_due_whatever_arrives() {
             "--rate",
             "20000",
             "--seconds",
-            "1",
+            "2", // The end of the load may be late on a busy host, and what was due then is not offered.
             "--direction",
             direction,
         ];
@@ -375,9 +375,7 @@ fn offered_load_is_due_whatever_arrives() {
         let senders = if direction == "both" { 2.0 } else { 1.0 };
         let due = 20_000.0 * senders * result["seconds"].as_f64().unwrap();
         let offered = (count("sent") + count("refused")) as f64;
-        // At its end the host may take the CPU for a while, in which frames are due and not offered.
-        let share = offered / due;
-        assert!((0.8..1.05).contains(&share), "{result} of {due}");
+        assert!((offered / due - 1.0).abs() < 0.05, "{result} of {due}");
         assert_eq!(count("sent"), count("received") + count("lost"), "{result}");
         assert_eq!(count("damaged"), 0, "{result}");
         assert!(

@@ -34,7 +34,7 @@ pub struct OutOfRegion {
 pub enum Pages {
     /// 4 KiB, without transparent huge pages.
     Small,
-    /// As the kernel is set to choose.
+    /// The kernel chooses, by its setting.
     Usual,
     /// 2 MiB, if the kernel provides them.
     Huge,

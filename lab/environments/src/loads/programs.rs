@@ -1,13 +1,14 @@
 //! Programs of the loads on this host.
 
 use crate::kvm;
+use crate::vmm_command::with_pages;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 use trapline_host::facts::available_mib;
 use trapline_host::process::Command;
 use trapline_host::{Error, Part, Parts};
-use trapline_model::{Created, Load, Loads, MemoryPages, Population, COMPETITOR};
+use trapline_model::{Created, Load, Loads, Population, COMPETITOR};
 
 /// Job of a guest that exits without end: each byte written to a console port is an exit to the VMM.
 pub const EXITING_JOB: &str = "trapline.run=none trapline.console=port trapline.fault=flood";
@@ -153,11 +154,7 @@ fn seconds(timeout: Duration) -> u64 {
 
 /// Adds the arguments of a virtual machine with `mib` MiB that populates its memory and ends.
 pub fn create_vm_command(vmm: Command, mib: u32, created: Created) -> Command {
-    let vmm = vmm.words(&format!("--memory {mib}M"));
-    let vmm = match created.pages {
-        MemoryPages::Auto => vmm,
-        pages => vmm.words(&format!("--pages {}", pages.name())),
-    };
+    let vmm = with_pages(vmm.words(&format!("--memory {mib}M")), created.pages);
     let (vmm, job) = match created.population {
         Population::Demand => (vmm, touching_job(mib)),
         population => {

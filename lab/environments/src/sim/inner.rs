@@ -147,12 +147,8 @@ impl Contents for InnerLinux {
 
     /// Another guest has as much memory.
     fn memory_mib(&self, guest: &GuestConfig) -> u32 {
-        let other = if guest.packets {
-            guest.touched_mib()
-        } else {
-            0
-        };
-        guest.touched_mib() + guest.window_mib + guest.disk_mib + other
+        let guests = if guest.packets { 2 } else { 1 };
+        guests * guest.touched_mib() + guest.window_mib + guest.disk_mib
     }
 
     fn asks_offset(&self) -> bool {
