@@ -122,7 +122,7 @@ impl fmt::Debug for IrqLine {
     }
 }
 
-/// An eventfd that counts guest writes without exits. Reads do not block.
+/// An eventfd that counts guest writes without exits. Reads do not block, see [`Self::make_blocking`].
 #[cfg(feature = "std")]
 #[derive(Debug)]
 pub struct Doorbell(pub OwnedFd);
@@ -148,6 +148,19 @@ impl Doorbell {
         }
     }
 
+    /// Makes reads wait until the doorbell rings: a thread that waits for nothing else needs one system call for it.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn make_blocking(&self) -> io::Result<()> {
+        // SAFETY: changes flags of an open descriptor.
+        let status = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_SETFL, 0) };
+        match status {
+            ..0 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
     /// Rings the doorbell, as a guest write does. A full counter is already signalled.
     pub fn ring(&self) {
         let one = 1_u64.to_ne_bytes();
@@ -163,7 +176,7 @@ impl Doorbell {
     /// Clears and returns the counter.
     pub fn count(&self) -> u64 {
         let mut count = [0; 8];
-        // SAFETY: the buffer has the length that is read. An empty counter is not.
+        // SAFETY: the buffer has the length that is read. Without blocking an empty counter is not.
         unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), 8) };
         u64::from_ne_bytes(count)
     }

@@ -2,6 +2,7 @@
 
 use crate::inherited::of_path;
 use crate::net::{ExternalSource, Source, Spec, TapSource};
+use crate::poll;
 use crate::settings::VmConfig;
 use crate::Failure;
 use std::io;
@@ -67,12 +68,8 @@ fn descriptor_of(card: &Spec) -> Option<RawFd> {
 
 /// Returns those of `all` that are closed, by one system call.
 fn closed<T: Copy>(all: &[(RawFd, T)]) -> Result<Vec<(RawFd, T)>, Failure> {
-    let request = |&(fd, _): &(RawFd, T)| libc::pollfd {
-        fd,
-        events: 0,
-        revents: 0,
-    };
-    let mut requests: Vec<_> = all.iter().map(request).collect();
+    let requests = all.iter().map(|&(fd, _)| poll::request(fd, 0));
+    let mut requests: Vec<_> = requests.collect();
     // SAFETY: passes the array and its length; the kernel writes to `revents`.
     let status = unsafe { libc::poll(requests.as_mut_ptr(), requests.len() as u64, 0) };
     if status < 0 {

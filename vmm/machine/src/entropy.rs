@@ -1,16 +1,11 @@
 //! Service of entropy devices.
 
-use crate::net::readable;
 use crate::virtio::Slot;
-use std::os::fd::AsRawFd;
 use trapline_monitor::virtio::Entropy;
 
-/// Serves the device in `slot` until the process ends.
+/// Serves the device in `slot`, which [waits for notifications](Slot::await_notifications), until the process ends.
 pub fn serve(slot: &Slot<Entropy>) -> ! {
     loop {
-        let mut bell = readable(slot.bell().as_raw_fd());
-        // SAFETY: one request, as is passed.
-        unsafe { libc::poll(&raw mut bell, 1, -1) };
         slot.take_notification();
         while fill_buffers(slot) {}
     }

@@ -125,6 +125,7 @@ impl ImageDevices {
 
     fn add_entropy(&mut self, vm: &impl Vm, memory: &Arc<Memory>) -> Result<(), Failure> {
         let slot = slot(vm, ENTROPY_MMIO, memory, Entropy)?;
+        slot.await_notifications()?;
         self.entropy = Some(Arc::clone(&slot));
         self.workers.push(Worker {
             name: ENTROPY.to_owned(),

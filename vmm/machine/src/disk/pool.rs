@@ -2,6 +2,7 @@
 
 use super::job::Job;
 use super::{DiskFile, Engine};
+use crate::poll::readable;
 use crate::sandbox::Role;
 use crate::threads::Worker;
 use std::collections::VecDeque;
@@ -130,12 +131,7 @@ impl Engine for Pool {
 
     fn wait(&mut self, more: bool) -> bool {
         self.hand_over();
-        let readable = |bell: &Doorbell| libc::pollfd {
-            fd: bell.0.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let mut requests = [readable(&self.bell), readable(&self.shared.done)];
+        let mut requests = [&self.bell, &self.shared.done].map(|bell| readable(bell.0.as_raw_fd()));
         let at_once = more || !self.landed.is_empty();
         let timeout = if at_once { 0 } else { -1 };
         // SAFETY: the array has the length that is passed.

@@ -2,12 +2,13 @@
 
 use super::api::Api;
 use super::Common;
+use crate::poll::readable;
 use crate::sandbox::Role;
 use crate::{entropy, threads, Failure};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
 use trapline_monitor::virtio::Console;
 use trapline_monitor::Devices;
@@ -138,14 +139,6 @@ impl<'a> Control<'a> {
 
 fn is_passing(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Interrupted | ErrorKind::WouldBlock)
-}
-
-fn readable(fd: RawFd) -> libc::pollfd {
-    libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    }
 }
 
 #[cfg(test)]

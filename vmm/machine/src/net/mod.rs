@@ -18,8 +18,9 @@ pub use external::ExternalCard;
 pub use spec::{ExternalSource, Source, Spec, TapSource};
 pub use tap::Tap;
 
+use crate::poll::readable;
 use crate::virtio::Slot;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use trapline_monitor::virtio::net::{Mac, Net};
 use trapline_monitor::virtio::Device;
@@ -107,12 +108,4 @@ fn wait(slot: &Slot<Card>, tap: &Tap, more: bool, has_room: bool) {
     let timeout = if more { 0 } else { -1 };
     // SAFETY: the array has the length that is passed.
     unsafe { libc::poll(requests.as_mut_ptr(), 2, timeout) };
-}
-
-pub(crate) fn readable(fd: RawFd) -> libc::pollfd {
-    libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    }
 }

@@ -86,6 +86,15 @@ impl<D: Device> Slot<D> {
         self.bell.0.as_fd()
     }
 
+    /// Makes [`Self::take_notification`] wait for one, for a thread that waits for nothing else.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn await_notifications(&self) -> Result<(), Failure> {
+        let blocking = self.bell.make_blocking();
+        blocking.map_err(Failure::system("make a doorbell block"))
+    }
+
     /// Clears the doorbell; returns true if it was rung.
     pub fn take_notification(&self) -> bool {
         let rung = self.bell.take();

@@ -17,6 +17,7 @@ pub use spec::Spec;
 
 use self::caller::{Caller, CallerRequest};
 use self::host_streams::HostStreams;
+use crate::poll;
 use crate::virtio::Slot;
 use crate::Failure;
 use std::io::ErrorKind;
@@ -174,11 +175,7 @@ impl Server<'_> {
     }
 
     fn ask(&mut self, fd: i32, events: libc::c_short) {
-        self.requests.push(libc::pollfd {
-            fd,
-            events,
-            revents: 0,
-        });
+        self.requests.push(poll::request(fd, events));
     }
 
     fn is_ready(&self, number: usize) -> bool {

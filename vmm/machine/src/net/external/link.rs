@@ -2,6 +2,7 @@
 
 use super::backend::{Backend, NO_DESCRIPTOR};
 use super::ExternalCard;
+use crate::poll::is_ready;
 use crate::virtio::Slot;
 use crate::Failure;
 use std::io;
@@ -99,10 +100,7 @@ impl Link {
 
     /// Returns true if the connection has failed. The process sends nothing without a request.
     pub fn is_lost(&self) -> bool {
-        let mut request = crate::net::readable(self.socket());
-        // SAFETY: one structure.
-        let is_readable = unsafe { libc::poll(&raw mut request, 1, 0) } > 0;
-        self.is_lost || is_readable
+        self.is_lost || is_ready(self.socket(), libc::POLLIN, 0)
     }
 
     /// Closes the connection.

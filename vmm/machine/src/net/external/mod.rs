@@ -15,6 +15,7 @@ pub use link::Link;
 use backend::{Backend, BackendError};
 
 use super::{ExternalSource, Spec, Tap, TapSource};
+use crate::poll::readable;
 use crate::virtio::Slot;
 use crate::Failure;
 use std::os::fd::AsRawFd;
@@ -265,7 +266,7 @@ fn check(slot: &Slot<ExternalCard>, link: &mut Link) {
 /// Waits until the card or the process needs attention, or for the next attempt to connect.
 fn wait(slot: &Slot<ExternalCard>, link: &Link) {
     let descriptors = [slot.bell().as_raw_fd(), link.socket(), link.interrupt()];
-    let mut requests = descriptors.map(super::readable);
+    let mut requests = descriptors.map(readable);
     let timeout = if link.is_connected() { -1 } else { RETRY };
     // SAFETY: the array has the length that is passed.
     unsafe { libc::poll(requests.as_mut_ptr(), 3, timeout) };
