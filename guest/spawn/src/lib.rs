@@ -9,6 +9,7 @@
 //! kernel kills it when the *thread* that started it dies, even by SIGKILL.
 
 mod child;
+pub mod memory;
 pub mod sched;
 mod terminal;
 

@@ -86,6 +86,10 @@ impl UsageProbe for WithoutExits<'_> {
             ..self.0.sample()
         }
     }
+
+    fn guest_started(&mut self) {
+        self.0.guest_started();
+    }
 }
 
 impl OutputHandler for GuestOutput<'_> {

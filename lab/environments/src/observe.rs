@@ -286,8 +286,8 @@ impl<'a> Recorder<'a> {
 fn counters(launch: &FinishedLaunch) -> BTreeMap<Counter, u64> {
     let mut counters = launch.report.counters.clone();
     if let Some(sampled) = launch.own_memory {
-        let reported = counters.entry(Counter::OwnMemory).or_default();
-        *reported = sampled.max(*reported);
+        // What a VMM reports is its peak.
+        counters.entry(Counter::OwnMemory).or_insert(sampled);
     }
     if let ClockOffset::Known(offset) = launch.offset {
         let offset = offset as u64;

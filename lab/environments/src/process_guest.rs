@@ -311,11 +311,10 @@ fn finished(
         exec,
         reaped,
         offset,
-        // The memory of a process includes that of its workloads, and the memory of a custom VMM may
-        // include that of its guest.
-        own_memory: match (program.clock(), program.custom()) {
-            (BootClock::Guest, None) => running.probe().own_memory,
-            _ => None,
+        // The memory of a process includes that of its workloads.
+        own_memory: match program.clock() {
+            BootClock::Guest => running.probe().own_memory,
+            BootClock::Host | BootClock::Machine => None,
         },
         outlived_guest,
     }

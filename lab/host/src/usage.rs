@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use trapline_protocol::{Usage, UsageProbe};
+use trapline_spawn::memory::own_memory;
 
 /// Directory with one entry per KVM guest.
 const KVM_DEBUG: &str = "/sys/kernel/debug/kvm";
@@ -11,7 +12,7 @@ const KVM_DEBUG: &str = "/sys/kernel/debug/kvm";
 #[derive(Debug)]
 pub struct ProcessProbe {
     pid: i32,
-    /// Peak memory besides guest RAM, in bytes.
+    /// Memory besides guest RAM when the guest had started, in bytes.
     pub own_memory: Option<u64>,
     /// TSC of the guest minus TSC of the host, in ticks, if the kernel reports it.
     pub tsc_offset: Option<i64>,
@@ -53,7 +54,6 @@ impl ProcessProbe {
 impl UsageProbe for ProcessProbe {
     fn sample(&mut self) -> Usage {
         self.find_guest();
-        self.own_memory = self.own_memory.max(own_memory(self.pid));
         Usage {
             cpu_ns: match self.include_children {
                 true => Some(family_cpu_ns(self.pid)),
@@ -64,6 +64,10 @@ impl UsageProbe for ProcessProbe {
                 .as_deref()
                 .and_then(|guest| number(&guest.join("exits"))),
         }
+    }
+
+    fn guest_started(&mut self) {
+        self.own_memory = own_memory(self.pid);
     }
 }
 
@@ -116,21 +120,6 @@ fn ended_cpu_ns(pid: i32) -> Option<u64> {
     Some((ticks(16)? + ticks(17)?) * 10_000_000)
 }
 
-/// Returns the peak of a process's memory without shared memory, in bytes. Guest RAM is shared
-/// memory in all VMMs that are started here.
-fn own_memory(pid: i32) -> Option<u64> {
-    own_memory_in(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
-}
-
-fn own_memory_in(status: &str) -> Option<u64> {
-    let kib = |name: &str| -> Option<u64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().strip_suffix(" kB")?.parse().ok()
-    };
-    let own = kib("VmHWM:")?.saturating_sub(kib("RssShmem:")?);
-    Some(own * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,17 +129,12 @@ mod tests {
         let pid = std::process::id() as i32;
         let mut probe = ProcessProbe::new(pid);
         let before = probe.sample().cpu_ns.unwrap();
-        let held = std::hint::black_box(vec![1u8; 8 << 20]);
+        let held = [1, 2].map(|byte| std::hint::black_box(vec![byte; 8 << 20]));
         assert!(probe.sample().cpu_ns.unwrap() > before);
+        probe.guest_started();
+        // One of them may be taken for guest memory.
         assert!(probe.own_memory.unwrap() >= 8 << 20);
         drop(held);
-    }
-
-    #[test]
-    fn guest_memory_is_not_counted() {
-        let status = "VmHWM:\t   70000 kB\nRssAnon:\t 1 kB\nRssShmem:\t   65536 kB\n";
-        assert_eq!(own_memory_in(status), Some((70_000 - 65_536) * 1024));
-        assert_eq!(own_memory_in("State:\tZ (zombie)\n"), None);
     }
 
     #[test]
@@ -159,6 +143,7 @@ mod tests {
         gone.wait().unwrap();
         let mut probe = ProcessProbe::new(gone.id() as i32);
         assert!(probe.sample().cpu_ns.is_none());
+        probe.guest_started();
         assert_eq!(probe.own_memory, None);
     }
 }

@@ -170,15 +170,18 @@ impl Decoded {
                 ring,
                 memory,
                 planned: _,
-            } => self.hello(Hello {
-                version,
-                sender,
-                ring,
-                memory,
-            }),
+            } => {
+                probe.guest_started();
+                self.hello(Hello {
+                    version,
+                    sender,
+                    ring,
+                    memory,
+                });
+            }
             Record::Stage { stage, at } => self.guest_stage(stage, at),
             Record::Panic { message } => self.end = EndState::Panicked(message.to_owned()),
-            Record::Done => self.done(probe),
+            Record::Done => self.done(),
             Record::Nonce { nonce } => self.nonce = nonce,
             Record::Ready => self.ready = true,
             _ => self.problem("guest sent a record reserved for VMM and init"),
@@ -287,8 +290,7 @@ impl Decoded {
         }
     }
 
-    fn done(&mut self, probe: &mut dyn UsageProbe) {
-        probe.sample();
+    fn done(&mut self) {
         if self.end == EndState::Incomplete {
             self.end = EndState::Done;
         }

@@ -13,6 +13,9 @@ pub struct Usage {
 pub trait UsageProbe {
     /// Returns the usage at this moment.
     fn sample(&mut self) -> Usage;
+
+    /// Notes what is there only while the guest runs: it has sent its first record.
+    fn guest_started(&mut self) {}
 }
 
 /// A probe without data.

@@ -14,6 +14,8 @@ pub struct Script {
     text: String,
     launches: u16,
     timeout: Option<Duration>,
+    /// Init reports the memory of the VMM that is launched next.
+    reports_memory: bool,
 }
 
 /// Time limit of a guest on the simulated clock, on which an instruction is a nanosecond. Init kills it then.
@@ -108,10 +110,17 @@ impl Script {
         }
     }
 
+    /// Makes init report the memory of the VMM that is launched next, beyond its guest's, which it reads from the kernel.
+    pub fn report_memory(&mut self) {
+        self.reports_memory = true;
+    }
+
     fn launch_as(&mut self, command: &Command, kind: &str) {
+        let with_memory = std::mem::take(&mut self.reports_memory);
+        let kind = format!("{kind}{}", if with_memory { "+memory" } else { "" });
         let timeout = self.timeout.unwrap_or(TIMEOUT);
         let (number, timeout) = (self.launches.to_string(), timeout.as_secs().to_string());
-        self.line_with(&["launch", &number, &timeout, kind], command);
+        self.line_with(&["launch", &number, &timeout, &kind], command);
         self.launches += 1;
     }
 
@@ -177,6 +186,7 @@ mod tests {
         script.enter_control_group();
         script.module("/kvm.ko", "a=b c=d");
         script.launch(&Command::new("/vmm").arg("two words").arg("a\tb\n"), false);
+        script.report_memory();
         script.launch(&Command::new("/qemu"), true);
         script.disk("/dev/disk", 16);
         script.file("/config", "a = \"100%\"\n");
@@ -192,7 +202,7 @@ mod tests {
                         cgroup\n\
                         module\t/kvm.ko\ta=b c=d\n\
                         launch\t0\t600\tno\t/vmm\ttwo words\ta?b?\n\
-                        launch\t1\t600\tyes\t/qemu\n\
+                        launch\t1\t600\tyes+memory\t/qemu\n\
                         disk\t/dev/disk\t16\n\
                         file\t/config\ta = \"100%25\"%0A\n\
                         overwrite\t/image\t64\ta%09\n\

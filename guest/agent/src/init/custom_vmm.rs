@@ -2,11 +2,11 @@
 //!
 //! It may require a terminal, print text before its guest starts, never start its guest, or continue
 //! after its guest has ended. So its output is searched for records of the guest: at the first one
-//! the TSC offset is read from the kernel, and after the last one the VMM is killed. In between this
+//! the TSC offset and the memory of the VMM are read from the kernel, and after the last one the VMM is killed. In between this
 //! process sleeps as for other guests. The time of a VMM behind a wrapper is that of its own exec.
 
 use super::exec_trace;
-use super::guest::{offset_of, start, Guest, RELAY_INTERVAL};
+use super::guest::{start, Guest, RELAY_INTERVAL};
 use super::script::{Launch, VmmKind};
 use crate::port::Port;
 use crate::sys::{mount, wait_readable};
@@ -50,16 +50,14 @@ pub fn run(
         scanner: RecordScanner::default(),
     };
     let has_started = vmm.wait_for_first_record(port)?;
-    let offset = has_started.then(|| offset_of(|machine| machine.contains('-')));
+    let counts = has_started.then(|| vmm.guest.counts(launch, |machine| machine.contains('-')));
     if has_wrapper {
         let exec = exec_trace::vmm_exec();
         exec.into_iter().for_each(|exec| vmm.guest.begin_at(exec));
     }
     vmm.relay(port)?;
-    if let Some(offset) = offset.flatten() {
-        vmm.guest.send_offset(offset, port);
-    }
-    if has_started {
+    if let Some(counts) = counts {
+        vmm.guest.send_counts(&counts, port);
         vmm.wait_for_end(launch.seconds, port)?;
     }
     vmm.guest.started.kill_group();
@@ -130,7 +128,7 @@ impl CustomVmm {
 
     /// Relays the output so far.
     fn relay(&mut self, port: &mut Port) -> io::Result<()> {
-        self.guest.send_start(&mut self.is_start_sent, None, port);
+        self.guest.send_start(&mut self.is_start_sent, &[], port);
         loop {
             self.scanner.read(self.guest.console())?;
             let buffered = std::mem::take(&mut self.scanner.buffered);

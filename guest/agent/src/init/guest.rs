@@ -16,6 +16,7 @@ use std::path::Path;
 use trapline_abi::frame::{encode, MAX_FRAME, MAX_RELAY};
 use trapline_abi::record::Channel;
 use trapline_abi::{stamp, Counter, Record};
+use trapline_spawn::memory::own_memory;
 use trapline_spawn::{ticks, Ended, Program, Started};
 
 /// Capacity of a pipe, in bytes.
@@ -23,6 +24,9 @@ const PIPE: libc::c_int = 1 << 20;
 
 /// Interval of emptying the pipes, in milliseconds of the machine's clock.
 pub const RELAY_INTERVAL: u64 = 1000;
+
+/// A count that init sends on behalf of a VMM.
+pub type Count = (Counter, u64);
 
 /// Running program and its output streams.
 pub struct Guest {
@@ -53,12 +57,14 @@ const CONSOLE: usize = 1;
 pub fn run(launch: &Launch<'_>, background: &mut Background, port: &mut Port) -> io::Result<()> {
     let guest = start(launch, &[], File::open("/dev/null")?.as_fd())?;
     background.begin(&guest.started)?;
-    let offset = match launch.kind {
-        VmmKind::Trapline => None,
-        _ => guest.wait_for_offset(u64::from(launch.seconds) * 1000)?,
+    let counts = match launch.kind {
+        VmmKind::Trapline => Vec::new(),
+        _ => guest.wait_for_counts(launch)?,
     };
     let report = || background.report();
-    guest.finish(offset, launch.seconds, report, port).map(drop)
+    guest
+        .finish(&counts, launch.seconds, report, port)
+        .map(drop)
 }
 
 /// Starts a program with these environment variables and standard input `input`.
@@ -183,7 +189,7 @@ impl Guest {
     /// of the loads. Returns true if it was killed.
     pub fn finish(
         mut self,
-        offset: Option<i64>,
+        counts: &[Count],
         seconds: u32,
         report_loads: impl FnOnce() -> io::Result<String>,
         port: &mut Port,
@@ -195,7 +201,7 @@ impl Guest {
             if over {
                 break;
             }
-            self.send_start(&mut started, offset, port);
+            self.send_start(&mut started, counts, port);
             self.relay_streams(port)?;
         }
         // No effect on a program that has exited.
@@ -203,7 +209,7 @@ impl Guest {
         let ended = self.started.reap()?;
         let toolstack_errors = self.finish_toolstack(over)?;
         let at = stamp!(Reaped);
-        self.send_start(&mut started, offset, port);
+        self.send_start(&mut started, counts, port);
         self.relay_streams(port)?;
         for piece in toolstack_errors.as_bytes().chunks(MAX_RELAY) {
             port.send(&self.relay(Channel::Errors, piece), ticks());
@@ -215,13 +221,20 @@ impl Guest {
         Ok(!over)
     }
 
-    /// Waits for the first output of the guest and reads its TSC offset from the kernel, which
-    /// reports it only while the guest exists.
-    fn wait_for_offset(&self, milliseconds: u64) -> io::Result<Option<i64>> {
-        let console = self.console();
-        wait_readable(&[self.started.pidfd.as_fd(), console.as_fd()], milliseconds)?;
+    /// Waits for the first output of the guest and reads what the kernel reports only while the guest exists.
+    fn wait_for_counts(&self, launch: &Launch<'_>) -> io::Result<Vec<Count>> {
+        let descriptors = [self.started.pidfd.as_fd(), self.console().as_fd()];
+        wait_readable(&descriptors, u64::from(launch.seconds) * 1000)?;
         let prefix = format!("{}-", self.started.pid);
-        Ok(offset_of(|machine| machine.starts_with(&prefix)))
+        Ok(self.counts(launch, |machine| machine.starts_with(&prefix)))
+    }
+
+    /// Returns the TSC offset of the guest, which `is_guest` selects, and the memory of its VMM if that is wanted.
+    pub fn counts(&self, launch: &Launch<'_>, is_guest: impl Fn(&str) -> bool) -> Vec<Count> {
+        let offset = offset_of(is_guest).map(|offset| (Counter::TscOffset, offset as u64));
+        let memory = launch.reports_memory.then(|| own_memory(self.started.pid));
+        let memory = memory.flatten().map(|bytes| (Counter::OwnMemory, bytes));
+        offset.into_iter().chain(memory).collect()
     }
 
     /// Returns the console of the guest.
@@ -229,25 +242,20 @@ impl Guest {
         &self.streams[CONSOLE].1
     }
 
-    pub fn send_start(&self, is_sent: &mut bool, offset: Option<i64>, port: &mut Port) {
-        if std::mem::replace(is_sent, true) {
-            return;
-        }
-        port.send(&Record::Launch { child: self.child }, self.exec);
-        if let Some(offset) = offset {
-            self.send_offset(offset, port);
+    pub fn send_start(&self, is_sent: &mut bool, counts: &[Count], port: &mut Port) {
+        if !std::mem::replace(is_sent, true) {
+            port.send(&Record::Launch { child: self.child }, self.exec);
+            self.send_counts(counts, port);
         }
     }
 
-    /// Sends the TSC offset on behalf of the VMM.
-    pub fn send_offset(&self, offset: i64, port: &mut Port) {
-        let count = Record::Count {
-            counter: Counter::TscOffset,
-            value: offset as u64,
-        };
-        let mut frame = [0; MAX_FRAME];
-        if let Ok(length) = encode(&count, ticks(), &mut frame) {
-            port.send(&self.relay(Channel::Events, &frame[..length]), ticks());
+    /// Sends counts on behalf of the VMM.
+    pub fn send_counts(&self, counts: &[Count], port: &mut Port) {
+        for &(counter, value) in counts {
+            let mut frame = [0; MAX_FRAME];
+            if let Ok(length) = encode(&Record::Count { counter, value }, ticks(), &mut frame) {
+                port.send(&self.relay(Channel::Events, &frame[..length]), ticks());
+            }
         }
     }
 
@@ -286,7 +294,7 @@ impl Guest {
 
 /// Reads the TSC offset of the first vCPU from KVM's debugfs, in ticks. `is_guest` selects the guest
 /// by the name of its directory.
-pub fn offset_of(is_guest: impl Fn(&str) -> bool) -> Option<i64> {
+fn offset_of(is_guest: impl Fn(&str) -> bool) -> Option<i64> {
     let machines = fs::read_dir("/sys/kernel/debug/kvm").ok()?;
     let machine = machines
         .flatten()

@@ -115,6 +115,8 @@ pub struct Launch<'a> {
     pub seconds: u32,
     /// Kind of the VMM.
     pub kind: VmmKind,
+    /// Its memory beyond the guest's is reported when the guest has started: `+memory` behind the kind.
+    pub reports_memory: bool,
     /// File.
     pub program: &'a str,
     /// Arguments, without the program name.
@@ -141,6 +143,7 @@ impl<'a> Launch<'a> {
             program: self.arguments.get(at + 1)?,
             arguments: self.arguments[at + 2..].to_vec(),
             kind: VmmKind::Trapline,
+            reports_memory: false,
             ..*self
         };
         Some((&self.arguments[..at], vmm))
@@ -167,6 +170,9 @@ pub enum VmmKind {
     /// VMM that serves it, which ends with an option for the ID of the domain; see `init::xen`.
     XenVmm,
 }
+
+/// Suffix of a kind: [`Launch::reports_memory`].
+const WITH_MEMORY: &str = "+memory";
 
 /// Argument between the commands of a toolstack and a VMM.
 const SEPARATOR: &str = "--";
@@ -208,13 +214,17 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
             runtime: number(runtime)?,
             period: number(period)?,
         })),
-        ["launch", child, seconds, kind, program, ref arguments @ ..] => Ok(Step::Launch(Launch {
-            child: number(child)?,
-            seconds: number(seconds)?,
-            kind: parse_kind(kind)?,
-            program,
-            arguments: arguments.to_vec(),
-        })),
+        ["launch", child, seconds, kind, program, ref arguments @ ..] => {
+            let plain = kind.strip_suffix(WITH_MEMORY);
+            Ok(Step::Launch(Launch {
+                child: number(child)?,
+                seconds: number(seconds)?,
+                kind: parse_kind(plain.unwrap_or(kind))?,
+                reports_memory: plain.is_some(),
+                program,
+                arguments: arguments.to_vec(),
+            }))
+        }
         _ => Err(format!("'{line}' is not a step")),
     }
 }
@@ -332,10 +342,11 @@ mod tests {
             child: 3,
             seconds: 60,
             kind: VmmKind::OffsetFromKernel,
+            reports_memory: true,
             program: "/usr/bin/qemu",
             arguments: vec!["-append", "two words", ""],
         });
-        let line = "launch\t3\t60\tyes\t/usr/bin/qemu\t-append\ttwo words\t";
+        let line = "launch\t3\t60\tyes+memory\t/usr/bin/qemu\t-append\ttwo words\t";
         assert_eq!(parse(line), Ok(launch));
     }
 

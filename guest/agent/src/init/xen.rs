@@ -189,7 +189,7 @@ pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
     let killed =
         guest
             .with_console(console)
-            .finish(None, launch.seconds, || Ok(String::new()), port)?;
+            .finish(&[], launch.seconds, || Ok(String::new()), port)?;
     if killed {
         execute(launch.program, &["destroy", DOMAIN]).map_err(io::Error::other)?;
     }
@@ -209,7 +209,7 @@ pub fn run_vmm(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
     let guest = guest.with_toolstack(toolstack);
     let seconds = launch.seconds;
     guest
-        .finish(None, seconds, || Ok(String::new()), port)
+        .finish(&[], seconds, || Ok(String::new()), port)
         .map(drop)
 }
 

@@ -4,7 +4,7 @@ use super::disk;
 use super::guests::GuestKind;
 use crate::custom_vmm;
 use crate::network::PeerDrivers;
-use trapline_abi::Job;
+use trapline_abi::{Job, Workload};
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts};
 use trapline_model::GuestConfig;
@@ -76,7 +76,13 @@ pub trait Contents {
         if let Some(drivers) = self.peer_drivers() {
             drivers.load(script, job);
         }
-        match self.guest_kind().custom {
+        let custom = self.guest_kind().custom;
+        // To read the memory takes time, which would be a part of the stages of a start.
+        let is_start = job.run & !Workload::Boot.set() == 0;
+        if !is_start && (custom.is_some() || self.asks_offset()) {
+            script.report_memory();
+        }
+        match custom {
             Some(vmm) => custom_vmm::launch(script, &vmm, &command, job),
             None => script.launch(&command, self.asks_offset()),
         }
