@@ -101,6 +101,7 @@ fn work(planned: &PlannedBoot, unit_per_tick: f64, nonce: u64) -> Work {
         job: with_nonce(in_ticks(planned.job, unit_per_tick)),
         boot_job: with_nonce(planned.boot_job),
         boot_launches: planned.boot_launches,
+        guests: planned.guest.guests,
         conditions: planned.conditions.clone(),
         scheduling: planned.guest.scheduling,
     }

@@ -2,6 +2,7 @@
 
 use crate::launch::FinishedLaunch;
 use std::hash::{BuildHasher, RandomState};
+use std::iter::repeat_n;
 use std::time::Duration;
 use trapline_abi::{Job, Op};
 use trapline_host::{Error, Facts, GuestImage, Limits};
@@ -48,6 +49,8 @@ pub struct Work {
     pub boot_job: Job,
     /// Number of further launches.
     pub boot_launches: u32,
+    /// Number of equal guests of a launch.
+    pub guests: u32,
     /// Conditions of the first launch.
     pub conditions: Conditions,
     /// Scheduling of the first launch's virtual CPU.
@@ -59,10 +62,22 @@ impl Work {
     /// others follow.
     pub fn jobs(&self) -> Vec<Job> {
         let measures = self.job.run != 0 || self.boot_launches == 0;
-        let first = measures.then_some(self.job);
-        let further = std::iter::repeat_n(self.boot_job, self.boot_launches as usize);
-        first.into_iter().chain(further).collect()
+        let first = measures.then_some(self.job).into_iter();
+        let further = repeat_n(self.boot_job, self.boot_launches as usize);
+        first.flat_map(separated).chain(further).collect()
     }
+}
+
+/// Splits off the operation whose device adds instructions to others: its launch is one of its own, behind theirs.
+fn separated(job: Job) -> impl Iterator<Item = Job> {
+    let alone = job.run & Op::Doorbell.bit();
+    let others = job.run & !alone;
+    let has_both = alone != 0 && others != 0;
+    let first = if has_both { others } else { job.run };
+    let runs = [Some(first), has_both.then_some(alone)];
+    runs.into_iter()
+        .flatten()
+        .map(move |run| Job { run, ..job })
 }
 
 /// A guest. Methods are called in the order of their definition, from one thread: guests die with the

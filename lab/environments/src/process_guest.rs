@@ -114,7 +114,7 @@ impl ProcessGuest {
         }
     }
 
-    /// Runs each operation in this number of equal guests at the same time.
+    /// Runs each operation, and each start, in this number of equal guests at the same time.
     pub fn with_guests(self, guests: u32) -> Self {
         Self {
             guests: guests as usize,
@@ -123,9 +123,10 @@ impl ProcessGuest {
     }
 
     fn spawn(&self, job: &Job) -> Result<RunningGuests, Error> {
-        if self.guests == 1 {
+        if !job.wait_for_go {
+            let processes = (0..self.guests).map(|number| self.spawn_one(job, number, None));
             return Ok(RunningGuests {
-                processes: vec![self.spawn_one(job, 0, None)?],
+                processes: processes.collect::<Result<_, _>>()?,
                 barrier: None,
             });
         }
@@ -243,10 +244,23 @@ impl ProcessGuest {
             first.into_iter().chain(others).collect()
         });
         let (launches, checked): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
-        let merged = merged::merge(launches);
-        let simultaneous = merged.as_ref().and_then(|merged| merged.simultaneous);
-        if let Some(merged) = merged {
-            out.finished(merged.launch);
+        let mut simultaneous = None;
+        if job.wait_for_go {
+            if let Some(merged) = merged::merge(launches) {
+                simultaneous = merged.simultaneous;
+                out.finished(merged.launch);
+            }
+        } else {
+            // Guests that start together begin with the first.
+            let exec = launches.iter().map(|launch| launch.exec).min();
+            let begun = |launch| FinishedLaunch {
+                exec: exec.unwrap_or_default(),
+                ..launch
+            };
+            launches
+                .into_iter()
+                .map(begun)
+                .for_each(|launch| out.finished(launch));
         }
         checked.into_iter().collect::<Result<(), Error>>()?;
         Ok(simultaneous)
@@ -330,7 +344,7 @@ impl Guest for ProcessGuest {
     fn prepare(&mut self, work: &Work, limits: &Limits) -> Result<(), Error> {
         self.jobs = match self.guests {
             1 => work.jobs(),
-            _ => start_barrier::jobs(&work.job),
+            _ => start_barrier::jobs(work),
         };
         self.apply(work, limits)
     }

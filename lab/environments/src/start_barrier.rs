@@ -1,7 +1,9 @@
 //! Start of several guests at the same time: each reports that it is ready, then waits for a byte of its standard input.
 
+use crate::environment::Work;
 use std::fs::File;
 use std::io::{self, Write};
+use std::iter::repeat_n;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use trapline_abi::{Job, Op};
@@ -10,8 +12,10 @@ use trapline_abi::{Job, Op};
 /// quite the same moment.
 const BATCHES: u32 = 10;
 
-/// Returns the jobs of guests that wait at a barrier: one for each operation of `job`.
-pub fn jobs(job: &Job) -> Vec<Job> {
+/// Returns the jobs of several guests: for each operation of the first launch one in which they wait at a barrier, and those
+/// of the further launches, which measure the start itself.
+pub fn jobs(work: &Work) -> Vec<Job> {
+    let job = &work.job;
     let selected = Op::ALL.into_iter().filter(|op| job.selects(*op));
     let single = selected.map(|op| Job {
         run: op.bit(),
@@ -19,7 +23,8 @@ pub fn jobs(job: &Job) -> Vec<Job> {
         batches: BATCHES * job.batches,
         ..*job
     });
-    single.collect()
+    let further = repeat_n(work.boot_job, work.boot_launches as usize);
+    single.chain(further).collect()
 }
 
 /// Barrier of the guests of one launch.
@@ -63,6 +68,7 @@ impl StartBarrier {
 mod tests {
     use super::*;
     use std::io::Read;
+    use trapline_model::Scheduling;
 
     #[test]
     fn each_operation_is_a_job_that_waits() {
@@ -71,10 +77,25 @@ mod tests {
             batches: 3,
             ..Job::EMPTY
         };
-        let jobs = jobs(&job);
+        let boot_job = Job {
+            run: Op::BootMain.bit(),
+            ..Job::EMPTY
+        };
+        let jobs = jobs(&Work {
+            job,
+            boot_job,
+            boot_launches: 2,
+            guests: 4,
+            conditions: Default::default(),
+            scheduling: Scheduling::DEFAULT,
+        });
         let runs: Vec<_> = jobs.iter().map(|job| job.run).collect();
-        assert_eq!(runs, [Op::Fork.bit(), Op::PortOut.bit()]);
-        assert!(jobs.iter().all(|job| job.wait_for_go && job.batches == 30));
+        assert_eq!(runs[..2], [Op::Fork.bit(), Op::PortOut.bit()]);
+        let waiting = &jobs[..2];
+        assert!(waiting
+            .iter()
+            .all(|job| job.wait_for_go && job.batches == 30));
+        assert_eq!(jobs[2..], [boot_job, boot_job]);
     }
 
     #[test]

@@ -215,11 +215,17 @@ impl EnvironmentId {
         here || image && self.has_trapline_vmm() && !self.is_xen()
     }
 
-    /// Returns whether several equal guests can start to measure at the same time: each waits for a byte of its
-    /// standard input.
+    /// Returns whether several equal guests can start at the same time: processes of a Linux.
     pub fn supports_simultaneous_guests(self) -> bool {
-        let is_image = self.has_trapline_vmm() && !self.has_processes();
-        self.is_on(Machine::Host) && (self.is_native() || is_image)
+        let is_guest = self.vmm().is_some() && !self.has_processes() && !self.stack().is_nested();
+        let is_process = is_guest && !self.is_xen() && !self.is_nova();
+        self.is_on(Machine::Host) && self.is_native() || is_process && !self.is_on(Machine::SimVmx)
+    }
+
+    /// Returns whether they can begin operations at the same time: each waits for a byte of its standard input.
+    pub(crate) fn has_start_barrier(self) -> bool {
+        let is_ours = self.is_native() || self.has_trapline_vmm();
+        self.supports_simultaneous_guests() && self.is_on(Machine::Host) && is_ours
     }
 
     /// Returns whether its guest is a process.
@@ -248,12 +254,6 @@ impl EnvironmentId {
         let has_peer = self.has_trapline_vmm() || self.is_native_linux();
         let has_interrupts = !self.is_xen() && !self.has_user_apic();
         has_peer && !self.is_on(Machine::SimVmx) && has_interrupts
-    }
-
-    /// Returns whether its image has an entropy device in `trapline-vmm` for `exits/doorbell`.
-    pub(crate) fn has_entropy_device(self) -> bool {
-        let is_domain = self.is_xen() || self.is_nova();
-        self.has_trapline_vmm() && !self.has_processes() && !is_domain
     }
 
     /// Returns whether two guests can be connected: guests of `trapline-vmm`, on one level.

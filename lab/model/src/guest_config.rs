@@ -65,7 +65,7 @@ pub struct GuestConfig {
 }
 
 /// Maximum of [`GuestConfig::guests`].
-pub const MOST_GUESTS: u32 = 8;
+pub const MOST_GUESTS: u32 = 64;
 
 impl GuestConfig {
     /// The configuration without any setting. Presets have further sizes of memory.

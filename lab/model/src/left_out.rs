@@ -30,7 +30,7 @@ pub fn of(
         loads.map(|reason| (Workload::Memory.set(), reason)),
         without_disk(environment).map(|reason| (block::operations() | files::operations(), reason)),
         (operations & block::operations() != 0).then_some((files::operations(), ONE_DISK)),
-        without_doorbell(environment, operations).map(|reason| (Op::Doorbell.bit(), reason)),
+        (environment.has_user_apic()).then_some((Op::Doorbell.bit(), NO_DEVICES)),
     ];
     let all = all.into_iter().flatten();
     let all = all.map(|(set, reason)| (set, reason.to_owned()));
@@ -43,19 +43,25 @@ pub fn of(
 }
 
 /// Returns the `operations` that several guests do not measure at the same time, if there are any.
-pub fn of_guests(guests: u32, operations: OpSet) -> Option<LeftOut> {
-    let alone = Workload::Boot.set()
-        | Workload::Irq.set()
+pub fn of_guests(environment: EnvironmentId, guests: u32, operations: OpSet) -> Option<LeftOut> {
+    let (operations, reason) = match environment.has_start_barrier() {
+        true => (operations & alone(), ONE_GUEST),
+        false => (operations & !Workload::Boot.set(), ONLY_START),
+    };
+    (guests > 1 && operations != 0).then(|| LeftOut {
+        operations,
+        reason: reason.to_owned(),
+    })
+}
+
+/// Returns the operations that need a device of the host.
+fn alone() -> OpSet {
+    Workload::Irq.set()
         | Workload::Populate.set()
         | block::operations()
         | files::operations()
         | net::operations()
-        | net::vsock_operations();
-    let operations = operations & alone;
-    (guests > 1 && operations != 0).then(|| LeftOut {
-        operations,
-        reason: ONE_GUEST.to_owned(),
-    })
+        | net::vsock_operations()
 }
 
 /// Returns the union of the operations.
@@ -66,6 +72,10 @@ pub fn union(left_out: &[LeftOut]) -> OpSet {
 }
 
 const ONE_GUEST: &str = "not measured in several guests at the same time: leave --guests out";
+
+const ONLY_START: &str =
+    "several guests only start at the same time here (--workload boot): those of \
+                          trapline-vmm on this host measure operations at the same time, too";
 
 const ONE_INSTRUCTION: &str =
     "a load is one instruction, whatever the caches hold: measure kvm or \
@@ -145,18 +155,6 @@ fn without_disk(environment: EnvironmentId) -> Option<&'static str> {
         id if id.has_pci_disk() => Some(
             "the disk of this machine is a PCI device, for which the image has no driver: measure \
              sim/qemu-kvm",
-        ),
-        _ => None,
-    }
-}
-
-/// Returns why a notification is not measured. The device of `trapline-vmm` for it adds instructions to exits of others.
-fn without_doorbell(environment: EnvironmentId, operations: OpSet) -> Option<&'static str> {
-    let has_others = operations & !(Op::Doorbell.bit() | Workload::Boot.set()) != 0;
-    match environment {
-        id if id.has_user_apic() => Some(NO_DEVICES),
-        id if id.has_entropy_device() && has_others => Some(
-            "its device changes figures of other operations in trapline-vmm: measure exits/doorbell in a run of its own",
         ),
         _ => None,
     }
@@ -264,27 +262,26 @@ mod tests {
     }
 
     #[test]
-    fn notifications_of_trapline_vmm_are_measured_alone() {
-        let is_left_out = |id, others: OpSet| {
-            let left_out = of(id, Preset::Quick, Op::Doorbell.bit() | others, 0);
-            union(&left_out) & Op::Doorbell.bit() != 0
-        };
+    fn notifications_need_a_device_that_interrupts() {
         for id in EnvironmentId::all() {
-            let without_devices = id.has_user_apic();
-            assert_eq!(is_left_out(id, 0), without_devices, "{id}");
-            assert_eq!(is_left_out(id, Op::BootMain.bit()), without_devices, "{id}");
-            let expected = without_devices || id.has_entropy_device();
-            assert_eq!(is_left_out(id, Op::PortOut.bit()), expected, "{id}");
+            let left_out = of(id, Preset::Quick, Op::Doorbell.bit() | Op::PortOut.bit(), 0);
+            let is_left_out = union(&left_out) & Op::Doorbell.bit() != 0;
+            assert_eq!(is_left_out, id.has_user_apic(), "{id}");
         }
     }
 
     #[test]
     fn several_guests_measure_what_needs_no_other_device() {
-        let operations = Op::BootMain.bit() | Op::Read4k1.bit() | Op::Fork.bit();
-        assert_eq!(of_guests(1, operations), None);
-        assert_eq!(of_guests(2, Op::Fork.bit()), None);
-        let left_out = of_guests(2, operations).unwrap();
-        assert_eq!(left_out.operations, operations & !Op::Fork.bit());
+        let (kvm, fork, main) = (EnvironmentId::KVM, Op::Fork.bit(), Op::BootMain.bit());
+        let operations = main | Op::Read4k1.bit() | fork;
+        assert_eq!(of_guests(kvm, 1, operations), None);
+        assert_eq!(of_guests(kvm, 2, fork | main), None);
+        let left_out = |id| of_guests(id, 2, operations).unwrap().operations;
+        assert_eq!(left_out(kvm), Op::Read4k1.bit());
+        for only_starts in [EnvironmentId::SIM_KVM, EnvironmentId::QEMU_KVM] {
+            assert!(only_starts.supports_simultaneous_guests(), "{only_starts}");
+            assert_eq!(left_out(only_starts), operations & !main);
+        }
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub fn selection(name: &str) -> Result<Selection, UnknownName> {
     })
 }
 
-/// Returns the operations that the name of a workload selects: all but those that need a run of their own, which only
+/// Returns the operations that the name of a workload selects: all but the one that needs a launch of its own, which only
 /// their own names select.
 pub fn selected_by(workload: Workload) -> OpSet {
     workload.set() & !Op::Doorbell.bit()

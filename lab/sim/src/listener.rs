@@ -124,6 +124,10 @@ struct State<I> {
     done: bool,
     panic: Option<String>,
     serial: Log,
+    /// The line that the serial port has not ended yet, without what exceeds [`MAX_LINE`].
+    line: Vec<u8>,
+    /// Xen is about to reset the machine.
+    has_crashed: bool,
     errors: Log,
     hash: Sha256,
     bytes: u64,
@@ -143,6 +147,8 @@ impl<I: ProgramObserver> MachineOutput<I> {
                 done: false,
                 panic: None,
                 serial: Log::default(),
+                line: Vec::new(),
+                has_crashed: false,
                 errors: Log::default(),
                 hash: Sha256::new(),
                 bytes: 0,
@@ -186,7 +192,7 @@ impl<I: ProgramObserver> State<I> {
     fn item(&mut self, item: Item<'_>) {
         let handled = match item {
             Item::Text(byte) => {
-                self.serial.push(byte);
+                self.print(byte);
                 Ok(())
             }
             Item::Damaged => failed("damaged record of init"),
@@ -194,6 +200,18 @@ impl<I: ProgramObserver> State<I> {
         };
         if let (Err(error), true) = (handled, self.error.is_none()) {
             self.error = Some(error);
+        }
+    }
+
+    /// Notes a byte of the serial port.
+    fn print(&mut self, byte: u8) {
+        self.serial.push(byte);
+        if self.line.len() < MAX_LINE {
+            self.line.push(byte);
+        }
+        if byte == b'\n' {
+            let line = std::mem::take(&mut self.line);
+            self.has_crashed |= line.starts_with(DOM0_CRASHED);
         }
     }
 
@@ -268,7 +286,7 @@ impl<I: ProgramObserver> State<I> {
                     false => failed("init skipped programs"),
                 }
             }
-            (Some(status), _) if status == stopped => failed("its Linux stopped"),
+            (Some(status), _) if status == stopped => failed(STOPPED),
             (Some(status), _) => failed(&format!("{name} ended with status {status}")),
             (None, _) => failed(&format!(
                 "{name} ended by signal {}",
@@ -280,6 +298,14 @@ impl<I: ProgramObserver> State<I> {
 
 /// Lines of an emulator's log that are shown after a failure.
 const EMULATOR_LINES: usize = 3;
+
+const STOPPED: &str = "its Linux stopped";
+
+/// Start of the line that Xen prints before it waits for five seconds, which an emulator executes, and resets the machine.
+const DOM0_CRASHED: &[u8] = b"(XEN) Hardware Dom0 crashed";
+
+/// Bytes of a line that are compared.
+const MAX_LINE: usize = 64;
 
 /// Kernel message before the reason of a panic.
 const PANIC: &str = "Kernel panic - not syncing";
@@ -303,13 +329,16 @@ impl<I: ProgramObserver> OutputHandler for MachineOutput<I> {
     /// Descriptor 3 of a simulated machine is its serial port.
     fn events(&mut self, bytes: &[u8]) {
         self.state.bytes += bytes.len() as u64;
-        self.state.serial.extend(bytes);
+        bytes.iter().for_each(|byte| self.state.print(*byte));
     }
 
     fn check(&mut self) -> Result<(), Error> {
         if self.state.bytes > self.state.programs.byte_limit() {
             let output = self.last_output();
             return Err(Error::Flooded { output });
+        }
+        if self.state.has_crashed {
+            return failed(format!("{STOPPED}\n{}", self.last_output()));
         }
         self.state.error.take().map_or(Ok(()), Err)
     }

@@ -73,6 +73,11 @@ impl Script {
         self.launch_as(command, if has_wrapper { "wrapped" } else { "foreign" });
     }
 
+    /// Starts the programs of the following `count` launches at the same moment.
+    pub fn together(&mut self, count: u32) {
+        self.line(&["together", &count.to_string()]);
+    }
+
     /// Writes a text to a file.
     pub fn file(&mut self, path: &str, text: &str) {
         self.line(&["file", path, &encoded(text)]);

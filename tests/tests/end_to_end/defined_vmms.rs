@@ -230,11 +230,39 @@ fn notifications_of_virtio_devices_are_measured() {
         let expected = format!("{named}, virtio device ID 4");
         assert_eq!(facts["virtio-doorbell"], expected.as_str(), "{facts:#}");
     }
-    let together = "exits/doorbell,exits/cpuid";
-    let json = place.measure(&["--env", "sim/kvm", "--workload", together]);
-    let reason = cell(&json, "sim/kvm", "doorbell")["skip"].clone();
-    let reason = reason.as_str().unwrap_or_default();
-    assert!(reason.contains("in a run of its own"), "{reason}");
+}
+
+/// The device for notifications would add instructions to the exits of others.
+#[test]
+fn notifications_do_not_change_other_figures() {
+    let place = Place::new();
+    if !place.has("sim/kvm", "notifications beside other operations") {
+        return;
+    }
+    let measured = |operations: &str| {
+        let words = [
+            "--env",
+            "sim/kvm",
+            "--exact-boots",
+            "1",
+            "--workload",
+            operations,
+        ];
+        let json = place.measure(&words);
+        operations
+            .split(',')
+            .map(|path| {
+                let (_, name) = path.split_once('/').expect("path has a workload");
+                (
+                    path.to_owned(),
+                    estimate(&json, "sim/kvm", name).to_string(),
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    let operations = ["exits/port-out", "exits/mmio-read", "exits/doorbell"];
+    let alone = operations.map(measured).concat();
+    assert_eq!(measured(&operations.join(",")), alone);
 }
 
 #[test]

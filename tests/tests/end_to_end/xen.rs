@@ -163,7 +163,7 @@ fn failed_daemon_of_dom0_is_reported() {
     }
 }
 
-/// Xen waits for five seconds before it resets the machine, which takes minutes in QEMU.
+/// Xen would wait for five seconds before it resets the machine, which takes minutes in Bochs.
 #[test]
 #[ignore = "slow: make test-all"]
 fn panic_of_dom0_ends_the_machine_and_is_reported() {

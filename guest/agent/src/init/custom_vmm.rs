@@ -18,9 +18,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use trapline_abi::frame::MAX_RELAY;
 use trapline_abi::job::FIRST_RECORD_SECONDS;
-use trapline_abi::record::Channel;
 use trapline_abi::{stamp, Decoder, Item, Record};
-use trapline_spawn::ticks;
 
 /// Maximum buffered output before the first record, in bytes; more is relayed at once.
 const MAX_BUFFERED: usize = 64 << 10;
@@ -69,7 +67,7 @@ pub fn run(
 }
 
 /// Mounts devpts and /dev/shm, once.
-fn mount_standard_filesystems() -> io::Result<()> {
+pub fn mount_standard_filesystems() -> io::Result<()> {
     for (kind, at) in [("devpts", "/dev/pts"), ("tmpfs", "/dev/shm")] {
         if !Path::new(at).exists() {
             mount(kind, at)?;
@@ -132,9 +130,7 @@ impl CustomVmm {
         loop {
             self.scanner.read(self.guest.console())?;
             let buffered = std::mem::take(&mut self.scanner.buffered);
-            for piece in buffered.chunks(MAX_RELAY) {
-                port.send(&self.guest.relay(Channel::Console, piece), ticks());
-            }
+            self.guest.relay_console(&buffered, port);
             if buffered.len() <= MAX_BUFFERED {
                 return self.guest.relay_streams(port);
             }
@@ -144,23 +140,23 @@ impl CustomVmm {
 
 /// Searches the output of a VMM for records.
 #[derive(Default)]
-struct RecordScanner {
+pub struct RecordScanner {
     decoder: Decoder,
     /// Output that is not relayed yet.
-    buffered: Vec<u8>,
+    pub buffered: Vec<u8>,
     /// The stream is closed.
-    closed: bool,
+    pub closed: bool,
     /// A record was found.
     has_record: bool,
     /// The last record was found.
-    done: bool,
+    pub done: bool,
     /// Number of first records: above 1 the VMM has started its guest again.
     starts: u32,
 }
 
 impl RecordScanner {
     /// Reads the available output, up to a limit.
-    fn read(&mut self, mut from: &File) -> io::Result<()> {
+    pub fn read(&mut self, mut from: &File) -> io::Result<()> {
         let mut piece = [0; MAX_RELAY];
         while !self.closed && self.buffered.len() <= MAX_BUFFERED {
             match from.read(&mut piece) {

@@ -123,6 +123,11 @@ pub fn configure_pipe(reader: &File) -> io::Result<()> {
 }
 
 impl Guest {
+    /// Start of the launch, in ticks.
+    pub fn exec(&self) -> u64 {
+        self.exec
+    }
+
     /// Makes the launch begin at another time, in ticks.
     pub fn begin_at(&mut self, exec: u64) {
         self.exec = exec;
@@ -273,6 +278,13 @@ impl Guest {
             }
         }
         Ok(())
+    }
+
+    /// Sends output of the guest that was read before.
+    pub fn relay_console(&self, bytes: &[u8], port: &mut Port) {
+        for piece in bytes.chunks(MAX_RELAY) {
+            port.send(&self.relay(Channel::Console, piece), ticks());
+        }
     }
 
     pub fn relay<'a>(&self, channel: Channel, bytes: &'a [u8]) -> Record<'a> {

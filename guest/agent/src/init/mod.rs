@@ -19,13 +19,14 @@ mod log;
 mod network;
 mod quiesce;
 mod script;
+mod together;
 mod xen;
 
 use crate::linux::HELLO;
 use crate::port::Port;
 use crate::sys::{insert_module, mount};
 use background::Background;
-use script::{Step, VmmKind};
+use script::{Launch, Step, VmmKind};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -128,23 +129,33 @@ fn run_script(name: &str, script: &str, port: &mut Port) -> Result<(), Message> 
     for (line, number) in script.lines().zip(1..) {
         let at_line = |message| format!("{name}, line {number}: {message}");
         let step = script::parse(line).map_err(at_line)?;
-        execute(&step, &mut programs, port).map_err(at_line)?;
+        execute(step, &mut programs, port).map_err(at_line)?;
     }
     Ok(())
 }
 
 /// State of a script for the programs that it launches.
 #[derive(Default)]
-struct Programs {
+struct Programs<'a> {
     background: Background,
     /// Environment variables of custom VMMs.
     variables: Vec<(String, OsString)>,
+    /// Number of launches that start at the same moment.
+    together: usize,
+    /// Those of them that were read.
+    launches: Vec<Launch<'a>>,
 }
 
-fn execute(step: &Step<'_>, programs: &mut Programs, port: &mut Port) -> Result<(), Message> {
+fn execute<'a>(
+    step: Step<'a>,
+    programs: &mut Programs<'a>,
+    port: &mut Port,
+) -> Result<(), Message> {
     let Programs {
         background,
         variables,
+        together,
+        launches,
     } = programs;
     match step {
         Step::Module { path, options } => {
@@ -160,27 +171,42 @@ fn execute(step: &Step<'_>, programs: &mut Programs, port: &mut Port) -> Result<
             fs::write(path, text).map_err(|error| format!("{path}: {error}"))
         }
         Step::Overwrite { path, offset, text } => {
-            overwrite(path, *offset, text).map_err(|error| format!("{path}: {error}"))
+            overwrite(path, offset, &text).map_err(|error| format!("{path}: {error}"))
         }
         Step::Variable { name, value } => {
             variables.retain(|(known, _)| known != name);
-            variables.push(((*name).to_owned(), value.into()));
+            variables.push((name.to_owned(), value.into()));
             Ok(())
         }
         Step::Disk { path, mib } => {
             let created = fs::File::create(path);
-            let sized = created.and_then(|file| file.set_len(u64::from(*mib) << 20));
+            let sized = created.and_then(|file| file.set_len(u64::from(mib) << 20));
             sized.map_err(|error| format!("{path}: {error}"))
         }
         Step::Xen { programs, domain } => xen::become_first_domain(programs, domain),
         Step::Load(load) => background
-            .start(load)
+            .start(&load)
             .map_err(|error| format!("{}: {error}", load.program)),
         Step::Sched(policy) => {
-            background.set_policy(*policy);
+            background.set_policy(policy);
             Ok(())
         }
+        Step::Together(count) => {
+            *together = count;
+            Ok(())
+        }
+        Step::Launch(launch) if *together > 1 => {
+            let path = launch.program;
+            launches.push(launch);
+            if launches.len() < *together {
+                return Ok(());
+            }
+            *together = 0;
+            let ran = together::run(&std::mem::take(launches), variables, port);
+            ran.map_err(|error| format!("{path}: {error}"))
+        }
         Step::Launch(launch) => {
+            let launch = &launch;
             let ran = match launch.kind {
                 VmmKind::Custom | VmmKind::CustomBehindWrapper => {
                     custom_vmm::run(launch, variables, port)

@@ -12,6 +12,7 @@
 //!   [`WorkReport`].
 //! - `sched fifo PRIORITY` and `sched deadline RUNTIME PERIOD`, in nanoseconds: scheduling policy of
 //!   the programs launched later.
+//! - `together COUNT` starts the programs of the following COUNT launches at the same moment.
 //! - `launch NUMBER SECONDS KIND PROGRAM ARGUMENT...` runs a program until it exits, for at most
 //!   SECONDS of the machine's clock. For KIND see [`VmmKind`].
 
@@ -78,6 +79,8 @@ pub enum Step<'a> {
     Load(Load<'a>),
     /// Sets the scheduling policy of launched programs.
     Sched(SchedPolicy),
+    /// Starts the programs of this number of launches at the same moment.
+    Together(usize),
     /// Runs a program.
     Launch(Launch<'a>),
 }
@@ -214,6 +217,7 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
             runtime: number(runtime)?,
             period: number(period)?,
         })),
+        ["together", count] => Ok(Step::Together(number(count)?)),
         ["launch", child, seconds, kind, program, ref arguments @ ..] => {
             let plain = kind.strip_suffix(WITH_MEMORY);
             Ok(Step::Launch(Launch {
@@ -331,6 +335,7 @@ mod tests {
         });
         let line = "load\tcpu\tturns\tcount\t/init\ttrapline.burn=cpu";
         assert_eq!(parse(line), Ok(load));
+        assert_eq!(parse("together\t64"), Ok(Step::Together(64)));
         let fifo = Step::Sched(SchedPolicy::Fifo(7));
         assert_eq!(parse("sched\tfifo\t7"), Ok(fifo));
         let deadline = Step::Sched(SchedPolicy::Deadline {

@@ -100,7 +100,7 @@ pub trait Contents {
 
     /// Returns the memory of guests with configuration `guest` and of their disks, in MiB.
     fn memory_mib(&self, guest: &GuestConfig) -> u32 {
-        guest.touched_mib() + guest.window_mib + guest.disk_mib
+        guest.guests * guest.touched_mib() + guest.window_mib + guest.disk_mib
     }
 
     /// Returns whether the machine gives the memory of its guests small pages on request. That of a guest which is a host itself

@@ -132,6 +132,7 @@ mod tests {
             job: Job::EMPTY,
             boot_job: Job::EMPTY,
             boot_launches: 0,
+            guests: 1,
             conditions: Conditions {
                 loads: loads.parse().unwrap(),
                 ..Conditions::default()

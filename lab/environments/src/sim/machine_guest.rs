@@ -5,6 +5,7 @@ use super::guests::Guests;
 use super::{loads, STREAM_HASH};
 use crate::environment::{Guest, SampleSink, Work};
 use crate::recording::record_path;
+use std::iter::repeat_n;
 use std::time::Duration;
 use trapline_abi::Job;
 use trapline_host::process::Process;
@@ -74,8 +75,11 @@ impl MachineGuest {
 fn script(contents: &dyn Contents, jobs: &[Job], work: &Work) -> Result<Script, Error> {
     let mut script = Script::default();
     loads::prepare(&mut script, contents, work, jobs.first())?;
-    for job in jobs {
+    for (number, job) in jobs.iter().enumerate() {
         script.allow(job);
+        if work.guests > 1 && number.is_multiple_of(work.guests as usize) {
+            script.together(work.guests);
+        }
         contents.launch(&mut script, job);
     }
     Ok(script)
@@ -83,7 +87,9 @@ fn script(contents: &dyn Contents, jobs: &[Job], work: &Work) -> Result<Script, 
 
 impl Guest for MachineGuest {
     fn prepare(&mut self, work: &Work, limits: &Limits) -> Result<(), Error> {
-        self.jobs = work.jobs();
+        let jobs = work.jobs().into_iter();
+        let jobs = jobs.flat_map(|job| repeat_n(job, work.guests as usize));
+        self.jobs = jobs.collect();
         let contents = self.contents.as_ref();
         let script = script(contents, &self.jobs, work)?;
         self.facts = self.machine.prepare(contents, &script, limits)?;
@@ -144,9 +150,11 @@ pub fn machine(
     )
 }
 
-/// Returns the machine with the settings of its kernel and of KVM.
+/// Returns the machine with the settings of its kernel and of KVM. Several guests run long enough for its kernel to draw
+/// random numbers anew.
 pub fn tuned(base: Base, guest: &GuestConfig) -> Base {
-    let base = with_huge_pages(with_paging(base, guest.paging), guest.thp);
+    let mut base = with_huge_pages(with_paging(base, guest.paging), guest.thp);
+    base.random_state |= guest.guests > 1;
     match guest.cgroup {
         ControlGroup::Root => base,
         ControlGroup::Own => base.with_control_group(),

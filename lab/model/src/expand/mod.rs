@@ -187,7 +187,7 @@ fn left_out(request: &Request, config: &Config) -> Vec<LeftOut> {
             let default = Sizes::of(environment, request.preset).guest;
             let guest = configured(default, request, config);
             all.extend(without_tap(request, environment, &guest));
-            all.extend(left_out::of_guests(guest.guests, operations));
+            all.extend(left_out::of_guests(environment, guest.guests, operations));
             all
         }
     }
@@ -340,10 +340,11 @@ fn boot(
             ..sizes.job(operations & !of_boot)
         },
         boot_job: sizes.job(boot_operations),
-        boot_launches: if boot_operations == 0 {
-            0
-        } else {
-            sizes.boot_launches
+        boot_launches: match guest.guests {
+            _ if boot_operations == 0 => 0,
+            1 => sizes.boot_launches,
+            // Each has a start of every guest.
+            _ => 1,
         },
         guest,
         overrides,

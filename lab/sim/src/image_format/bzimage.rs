@@ -52,11 +52,16 @@ extern "C" {
 /// Sectors of 512 bytes before the protected-mode code, without the first.
 const SETUP_SECTORS: u8 = ((SETUP + SETUP_ROOM) / 512 - 1) as u8;
 
+/// Unit of `syssize`, in bytes.
+const UNIT: usize = 16;
+
 /// Returns the bzImage of an image.
 pub fn file(image: &Image) -> Vec<u8> {
     let mut bytes = setup(SHIM + image.memory.len());
     bytes.extend(shim(image));
     bytes.extend(&image.memory);
+    // The header has the size of what follows in such units, and crosvm refuses a shorter file.
+    bytes.resize(bytes.len().next_multiple_of(UNIT), 0);
     bytes
 }
 
@@ -67,7 +72,7 @@ fn setup(protected: usize) -> Vec<u8> {
     bytes[SETUP..].copy_from_slice(unsafe { &REAL_MODE });
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     put(0x1f1, &[SETUP_SECTORS]);
-    put(0x1f4, &(protected.div_ceil(16) as u32).to_le_bytes()); // syssize
+    put(0x1f4, &(protected.div_ceil(UNIT) as u32).to_le_bytes()); // syssize
     put(0x1fe, &[0x55, 0xaa]);
     put(0x200, &[0xeb, 0x66]); // to the end of the header
     put(0x202, b"HdrS");
@@ -108,6 +113,17 @@ mod tests {
         assert_eq!(bytes[0x1fe..0x200], [0x55, 0xaa]);
         assert_eq!(&bytes[0x202..0x206], b"HdrS");
         assert_eq!(bytes[0x1f4..0x1f8], 63_u32.to_le_bytes());
+    }
+
+    #[test]
+    fn file_is_as_long_as_its_header_says() {
+        let bytes = file(&Image {
+            start: 1,
+            memory: vec![1; 20],
+            entry: 3,
+        });
+        let size = u32::from_le_bytes(bytes[0x1f4..0x1f8].try_into().unwrap());
+        assert_eq!(bytes.len(), SETUP + SETUP_ROOM + UNIT * size as usize);
     }
 
     #[test]

@@ -159,6 +159,16 @@ fn log_of_the_emulator_follows_the_errors_of_a_program_that_failed() {
     );
 }
 
+/// Xen says so five seconds before it resets the machine.
+#[test]
+fn crash_of_dom0_ends_the_machine() {
+    let panic = b"[  2.1] Kernel panic - not syncing: no init\n".to_vec();
+    let crash = b"(XEN) Hardware Dom0 crashed: rebooting machine in 5 seconds.\n".to_vec();
+    let error = error_of(&[launch(0), panic, crash, b"more\n".to_vec(), done()]);
+    let expected = "its Linux stopped\n[  2.1] Kernel panic - not syncing: no init\n(XEN) Hardware Dom0 crashed";
+    assert!(error.contains(expected), "{error}");
+}
+
 #[test]
 fn equal_output_has_equal_hashes() {
     let hash = |stream: &[u8]| {
