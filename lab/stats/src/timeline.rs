@@ -25,7 +25,8 @@ pub struct BootTimeline {
     pub unexplained: f64,
     /// Number of launches whose timestamps are not in order, because their clocks could not be reconciled.
     pub disordered: usize,
-    /// Peak memory of the VMM beyond the guest's, in bytes: the largest of all launches.
+    /// Memory of the VMM beyond the guest's, in bytes, at its peak if the VMM reports it: that of the first launch that has
+    /// one, since a further one may have another device; the largest of all boots.
     pub own_memory: Option<u64>,
 }
 
@@ -50,15 +51,16 @@ pub fn timelines(observations: &[Observation]) -> Vec<BootTimeline> {
 
 fn timeline(observations: &[Observation], environment: EnvironmentId) -> Option<BootTimeline> {
     let clock = environment.clock();
-    let launches: Vec<&Launch> = boots_in(observations, environment)
+    let boots: Vec<_> = boots_in(observations, environment)
         // On an exact clock the other boots repeat the first.
         .filter(|boot| !clock.is_exact() || boot.replicate == 0)
-        .flat_map(|boot| &boot.launches)
         .collect();
+    let launches: Vec<&Launch> = boots.iter().flat_map(|boot| &boot.launches).collect();
     let timelines = of_booting(&launches);
-    let memory = launches
+    let memory_of = |launch: &Launch| launch.counters.get(&Counter::OwnMemory).copied();
+    let memory = boots
         .iter()
-        .filter_map(|launch| launch.counters.get(&Counter::OwnMemory));
+        .filter_map(|boot| boot.launches.iter().find_map(memory_of));
     Some(BootTimeline {
         environment,
         clock,
@@ -70,7 +72,7 @@ fn timeline(observations: &[Observation], environment: EnvironmentId) -> Option<
             .iter()
             .filter(|timeline| is_out_of_order(timeline))
             .count(),
-        own_memory: memory.max().copied(),
+        own_memory: memory.max(),
     })
 }
 

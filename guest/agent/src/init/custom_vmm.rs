@@ -48,7 +48,7 @@ pub fn run(
         scanner: RecordScanner::default(),
     };
     let has_started = vmm.wait_for_first_record(port)?;
-    let counts = has_started.then(|| vmm.guest.counts(launch, |machine| machine.contains('-')));
+    let counts = has_started.then(|| vmm.guest.counts(launch, |_| true));
     if has_wrapper {
         let exec = exec_trace::vmm_exec();
         exec.into_iter().for_each(|exec| vmm.guest.begin_at(exec));
@@ -147,7 +147,7 @@ pub struct RecordScanner {
     /// The stream is closed.
     pub closed: bool,
     /// A record was found.
-    has_record: bool,
+    pub has_record: bool,
     /// The last record was found.
     pub done: bool,
     /// Number of first records: above 1 the VMM has started its guest again.

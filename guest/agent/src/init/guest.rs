@@ -230,13 +230,18 @@ impl Guest {
     fn wait_for_counts(&self, launch: &Launch<'_>) -> io::Result<Vec<Count>> {
         let descriptors = [self.started.pidfd.as_fd(), self.console().as_fd()];
         wait_readable(&descriptors, u64::from(launch.seconds) * 1000)?;
-        let prefix = format!("{}-", self.started.pid);
-        Ok(self.counts(launch, |machine| machine.starts_with(&prefix)))
+        Ok(self.counts(launch, |creator| self.has_thread(creator)))
     }
 
-    /// Returns the TSC offset of the guest, which `is_guest` selects, and the memory of its VMM if that is wanted.
-    pub fn counts(&self, launch: &Launch<'_>, is_guest: impl Fn(&str) -> bool) -> Vec<Count> {
-        let offset = offset_of(is_guest).map(|offset| (Counter::TscOffset, offset as u64));
+    /// Returns whether the program has this thread.
+    pub fn has_thread(&self, number: &str) -> bool {
+        Path::new(&format!("/proc/{}/task/{number}", self.started.pid)).exists()
+    }
+
+    /// Returns the TSC offset of the guest that one of the threads which `is_creator` selects has created, and the memory of
+    /// its VMM if that is wanted.
+    pub fn counts(&self, launch: &Launch<'_>, is_creator: impl Fn(&str) -> bool) -> Vec<Count> {
+        let offset = offset_of(is_creator).map(|offset| (Counter::TscOffset, offset as u64));
         let memory = launch.reports_memory.then(|| own_memory(self.started.pid));
         let memory = memory.flatten().map(|bytes| (Counter::OwnMemory, bytes));
         offset.into_iter().chain(memory).collect()
@@ -304,13 +309,16 @@ impl Guest {
     }
 }
 
-/// Reads the TSC offset of the first vCPU from KVM's debugfs, in ticks. `is_guest` selects the guest
-/// by the name of its directory.
-fn offset_of(is_guest: impl Fn(&str) -> bool) -> Option<i64> {
+/// Reads the TSC offset of the first vCPU from KVM's debugfs, in ticks. The directory of a guest begins with the number of
+/// the thread that has created it, and a hyphen.
+fn offset_of(is_creator: impl Fn(&str) -> bool) -> Option<i64> {
     let machines = fs::read_dir("/sys/kernel/debug/kvm").ok()?;
-    let machine = machines
-        .flatten()
-        .find(|entry| is_guest(&entry.file_name().to_string_lossy()))?;
+    let machine = machines.flatten().find(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.split_once('-')
+            .is_some_and(|(creator, _)| is_creator(creator))
+    })?;
     let text = fs::read_to_string(machine.path().join("vcpu0/tsc-offset")).ok()?;
     text.trim().parse().ok()
 }

@@ -151,12 +151,6 @@ fn execute<'a>(
     programs: &mut Programs<'a>,
     port: &mut Port,
 ) -> Result<(), Message> {
-    let Programs {
-        background,
-        variables,
-        together,
-        launches,
-    } = programs;
     match step {
         Step::Module { path, options } => {
             insert_module(path, options).map_err(|error| format!("module {path}: {error}"))
@@ -174,8 +168,8 @@ fn execute<'a>(
             overwrite(path, offset, &text).map_err(|error| format!("{path}: {error}"))
         }
         Step::Variable { name, value } => {
-            variables.retain(|(known, _)| known != name);
-            variables.push((name.to_owned(), value.into()));
+            programs.variables.retain(|(known, _)| known != name);
+            programs.variables.push((name.to_owned(), value.into()));
             Ok(())
         }
         Step::Disk { path, mib } => {
@@ -183,41 +177,55 @@ fn execute<'a>(
             let sized = created.and_then(|file| file.set_len(u64::from(mib) << 20));
             sized.map_err(|error| format!("{path}: {error}"))
         }
-        Step::Xen { programs, domain } => xen::become_first_domain(programs, domain),
-        Step::Load(load) => background
+        Step::Xen {
+            programs: directory,
+            domain,
+        } => xen::become_first_domain(directory, domain),
+        Step::Load(load) => programs
+            .background
             .start(&load)
             .map_err(|error| format!("{}: {error}", load.program)),
         Step::Sched(policy) => {
-            background.set_policy(policy);
+            programs.background.set_policy(policy);
             Ok(())
         }
         Step::Together(count) => {
-            *together = count;
+            programs.together = count;
             Ok(())
         }
-        Step::Launch(launch) if *together > 1 => {
-            let path = launch.program;
-            launches.push(launch);
-            if launches.len() < *together {
-                return Ok(());
-            }
-            *together = 0;
-            let ran = together::run(&std::mem::take(launches), variables, port);
-            ran.map_err(|error| format!("{path}: {error}"))
-        }
         Step::Launch(launch) => {
-            let launch = &launch;
-            let ran = match launch.kind {
-                VmmKind::Custom | VmmKind::CustomBehindWrapper => {
-                    custom_vmm::run(launch, variables, port)
-                }
-                VmmKind::Xen | VmmKind::XenConsole => xen::run(launch, port),
-                VmmKind::XenVmm => xen::run_vmm(launch, port),
-                VmmKind::Trapline | VmmKind::OffsetFromKernel => {
-                    guest::run(launch, background, port)
-                }
-            };
-            ran.map_err(|error| format!("{}: {error}", launch.program))
+            let program = launch.program;
+            let launched = programs.launch(launch, port);
+            launched.map_err(|error| format!("{program}: {error}"))
+        }
+    }
+}
+
+impl<'a> Programs<'a> {
+    /// Runs a program, or all that start at the same moment if it is the last of them.
+    fn launch(&mut self, launch: Launch<'a>, port: &mut Port) -> io::Result<()> {
+        if self.together <= 1 {
+            return self.launch_alone(&launch, port);
+        }
+        self.launches.push(launch);
+        if self.launches.len() < self.together {
+            return Ok(());
+        }
+        self.together = 0;
+        let launches = std::mem::take(&mut self.launches);
+        together::run(&launches, &self.variables, port)
+    }
+
+    fn launch_alone(&mut self, launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
+        match launch.kind {
+            VmmKind::Custom | VmmKind::CustomBehindWrapper => {
+                custom_vmm::run(launch, &self.variables, port)
+            }
+            VmmKind::Xen | VmmKind::XenConsole => xen::run(launch, port),
+            VmmKind::XenVmm => xen::run_vmm(launch, port),
+            VmmKind::Trapline | VmmKind::OffsetFromKernel => {
+                guest::run(launch, &mut self.background, port)
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //! the first.
 //!
 //! The machine has one CPU, which they share. This process takes part of it only to read the TSC offset of a guest whose
-//! VMM does not report it, at the first output of that guest, and to reap.
+//! VMM does not report it, at the first record of that guest, and to reap.
 
 use super::custom_vmm::{mount_standard_filesystems, RecordScanner};
 use super::guest::{start, Count, Guest, RELAY_INTERVAL};
@@ -57,7 +57,7 @@ fn wait_for_any(started: &[OneOfSeveral<'_>]) -> io::Result<bool> {
 struct OneOfSeveral<'a> {
     launch: &'a Launch<'a>,
     guest: Guest,
-    /// Read at the first output of the guest.
+    /// Read at the first record of the guest.
     counts: Option<Vec<Count>>,
     scanner: RecordScanner,
     /// When the last record was found.
@@ -105,15 +105,14 @@ impl<'a> OneOfSeveral<'a> {
             return Ok(());
         }
         let has_ended = wait_readable(&[self.guest.started.pidfd.as_fd()], 0)?;
-        if self.counts.is_none() {
+        if self.counts.is_none() || self.launch.kind == VmmKind::Custom {
             self.scanner.read(self.guest.console())?;
-            if !self.scanner.buffered.is_empty() {
-                let prefix = format!("{}-", self.guest.started.pid);
-                let is_guest = |machine: &str| machine.starts_with(&prefix);
-                self.counts = Some(self.guest.counts(self.launch, is_guest));
-            }
-        } else if self.launch.kind == VmmKind::Custom {
-            self.scanner.read(self.guest.console())?;
+        }
+        // A VMM of the user's may print text before its guest exists.
+        if self.counts.is_none() && self.scanner.has_record {
+            let guest = &self.guest;
+            let counts = guest.counts(self.launch, |creator| guest.has_thread(creator));
+            self.counts = Some(counts);
         }
         if self.scanner.done {
             self.done.get_or_insert_with(Instant::now);
