@@ -306,7 +306,12 @@ impl Decoded {
     }
 
     fn is_open(&mut self, op: Op) -> bool {
-        if self.job.run & op.bit() == 0 {
+        // A guest of any stage of a start sends its first sample.
+        let asked = match op {
+            Op::BootSample => Workload::Boot.set(),
+            _ => op.bit(),
+        };
+        if self.job.run & asked == 0 {
             self.problem(&format!("{} was not requested", path(op)));
             return false;
         }

@@ -260,6 +260,24 @@ fn records_out_of_sequence_are_problems_and_are_ignored() {
 }
 
 #[test]
+fn first_sample_belongs_to_each_stage_of_a_start() {
+    let job = Job {
+        run: Op::BootMain.bit(),
+        ..job()
+    };
+    let mut decoder = GuestDecoder::new(&job);
+    let records = [
+        begin(Op::BootSample),
+        sample(Op::BootSample, 1, 1),
+        end(Op::BootSample, 1),
+        Record::Done,
+    ];
+    decoder.console(&frames(&records), None, &mut NoProbe);
+    let report = decoder.finish("not reached");
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+#[test]
 fn damaged_sample_is_a_problem_and_others_are_kept() {
     let op = Op::Getpid;
     let mut bytes = frames(&[begin(op), sample(op, 1, 1)]);
