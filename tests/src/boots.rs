@@ -3,7 +3,7 @@
 use crate::skip;
 use std::path::Path;
 use std::time::Duration;
-use trapline_abi::OpSet;
+use trapline_abi::{Op, OpSet};
 use trapline_environments::{
     all, boot, Booted, EnvError, Environment, GuestImage, Limits, Parts, Settings,
 };
@@ -21,11 +21,11 @@ pub fn settings(directory: &Path) -> Settings {
 }
 
 /// Returns a small boot of `id` for `operations`, with at most one further launch.
-pub fn planned(id: EnvironmentId, operations: OpSet) -> PlannedBoot {
+pub fn planned(id: EnvironmentId, operations: impl Into<OpSet>) -> PlannedBoot {
     let plan = expand(&Request {
         configs: vec![id.into()],
         ready: vec![id.into()],
-        operations,
+        operations: operations.into(),
         boots: Some(1),
         seed: 1,
         ..Request::default()
@@ -40,7 +40,7 @@ pub fn planned(id: EnvironmentId, operations: OpSet) -> PlannedBoot {
 /// Returns the environment `id` if it is ready; else reports the test as skipped.
 pub fn ready(id: EnvironmentId, settings: &Settings) -> Option<Box<dyn Environment>> {
     let environment = all(settings).into_iter().find(|found| found.id() == id)?;
-    let guest = planned(id, 1).guest;
+    let guest = planned(id, Op::Getpid).guest;
     match environment.check(&guest) {
         Ok(()) => Some(environment),
         Err(unavailable) => {

@@ -50,13 +50,13 @@ impl<'a> Writer<'a> {
         self.byte(value as u8)
     }
 
-    /// Appends a number of up to 128 bits in the same format.
-    pub fn wide(&mut self, mut value: u128) -> Result<(), Error> {
-        while value >= 0x80 {
-            self.byte(value as u8 | 0x80)?;
-            value >>= 7;
+    /// Appends a number of up to 256 bits, given least significant word first, in the same format.
+    pub fn wide(&mut self, [mut a, mut b, mut c, mut d]: [u64; 4]) -> Result<(), Error> {
+        while a >= 0x80 || b | c | d != 0 {
+            self.byte(a as u8 | 0x80)?;
+            [a, b, c, d] = [a >> 7 | b << 57, b >> 7 | c << 57, c >> 7 | d << 57, d >> 7];
         }
-        self.byte(value as u8)
+        self.byte(a as u8)
     }
 
     /// Appends the length of `bytes`, then `bytes`.
@@ -111,17 +111,21 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a number written by [`Writer::wide`].
-    pub fn wide(&mut self) -> Result<u128, Error> {
-        let mut value = 0u128;
-        for shift in (0..128).step_by(7) {
+    pub fn wide(&mut self) -> Result<[u64; 4], Error> {
+        // The last byte has bits beyond the four words.
+        let mut words = [0; 5];
+        for shift in (0..256).step_by(7) {
             let byte = self.byte()?;
-            let bits = u128::from(byte & 0x7f);
-            if shift == 126 && bits > 3 {
-                return Err(Error::Malformed);
-            }
-            value |= bits << shift;
+            let bits = u128::from(byte & 0x7f) << (shift % 64);
+            words[shift / 64] |= bits as u64;
+            words[shift / 64 + 1] |= (bits >> 64) as u64;
             if byte & 0x80 == 0 {
-                return Ok(value);
+                let [value @ .., beyond] = words;
+                return if beyond == 0 {
+                    Ok(value)
+                } else {
+                    Err(Error::Malformed)
+                };
             }
         }
         Err(Error::Malformed)
@@ -188,20 +192,41 @@ mod tests {
 
     #[test]
     fn wide_numbers_are_equal_after_reading_and_small_ones_have_the_same_format() {
-        for value in [0, 300, u128::from(u64::MAX), 1 << 100, u128::MAX] {
-            let mut buffer = [0; 19];
+        for (value, length) in [
+            ([0; 4], 1),
+            ([300, 0, 0, 0], 2),
+            ([u64::MAX, 0, 0, 0], 10),
+            ([0, 1 << 36, 0, 0], 15),
+            ([u64::MAX, u64::MAX, 0, 0], 19),
+            ([0, 0, 1, 0], 19),
+            ([0, 0, 1 << 5, 0], 20),
+            ([0, 0, 0, 1], 28),
+            ([0, 0, 0, 1 << 63], 37),
+            ([u64::MAX; 4], 37),
+        ] {
+            let mut buffer = [0; 37];
             let mut writer = Writer::new(&mut buffer);
             writer.wide(value).unwrap();
             let used = writer.used();
+            assert_eq!(used, length, "{value:?}");
             assert_eq!(Reader::new(&buffer[..used]).wide(), Ok(value));
-            if let Ok(narrow) = u64::try_from(value) {
+            if let [narrow, 0, 0, 0] = value {
                 assert_eq!(Reader::new(&buffer[..used]).number(), Ok(narrow));
             }
         }
-        let mut too_wide = [0xff; 19];
-        too_wide[18] = 0x04;
-        assert_eq!(Reader::new(&too_wide).wide(), Err(Error::Malformed));
-        assert_eq!(Reader::new(&[0xff; 18]).wide(), Err(Error::Short));
+    }
+
+    #[test]
+    fn numbers_beyond_256_bits_are_rejected() {
+        let mut too_wide = [0xff; 37];
+        too_wide[36] = 0x0f;
+        assert_eq!(Reader::new(&too_wide).wide(), Ok([u64::MAX; 4]));
+        for last in [0x10, 0x40, 0x8f, 0xff] {
+            too_wide[36] = last;
+            assert_eq!(Reader::new(&too_wide).wide(), Err(Error::Malformed));
+        }
+        assert_eq!(Reader::new(&[0xff; 38]).wide(), Err(Error::Malformed));
+        assert_eq!(Reader::new(&[0xff; 36]).wide(), Err(Error::Short));
     }
 
     #[test]

@@ -213,7 +213,7 @@ pub fn ping(number: u64) -> u8 {
 
 /// Returns the operations of workload `net` that need a peer in a network.
 pub fn operations() -> OpSet {
-    Workload::Net.set() & !packet::operations() & !vsock_operations()
+    Workload::Net.set() - packet::operations() - vsock_operations()
 }
 
 /// Returns those that need a peer over vsock.
@@ -221,7 +221,7 @@ pub fn vsock_operations() -> OpSet {
     let over_vsock = Exchange::ALL
         .into_iter()
         .filter(|(it, _)| it.is_over_vsock());
-    over_vsock.fold(0, |set, (_, op)| set | op.bit())
+    over_vsock.map(|(_, op)| op).collect()
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@
 
 use crate::workload::Workload;
 
-/// Set of operations: the union of their [`Op::bit`]s.
-pub type OpSet = u128;
+mod set;
+
+pub use set::OpSet;
 
 /// Quantity that a figure of an operation reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,7 +91,7 @@ impl Need {
     /// Returns the set of operations that have this need.
     pub fn operations(self) -> OpSet {
         let needing = Op::ALL.into_iter().filter(|op| op.need() == self);
-        needing.fold(0, |set, op| set | op.bit())
+        needing.collect()
     }
 }
 
@@ -443,17 +444,12 @@ impl Op {
     pub const fn number(self) -> u8 {
         self as u8
     }
-
-    /// Returns the set that contains only this operation.
-    pub const fn bit(self) -> OpSet {
-        1 << self.number()
-    }
 }
 
 impl Workload {
     /// Returns the set of its operations.
     pub fn set(self) -> OpSet {
-        self.operations().fold(0, |set, op| set | op.bit())
+        self.operations().collect()
     }
 
     /// Returns its operations, in display order.

@@ -30,7 +30,7 @@ pub const OPERATIONS: [(Op, Frames); 3] = [
 
 /// Returns the operations.
 pub fn operations() -> OpSet {
-    OPERATIONS.iter().fold(0, |set, (op, _)| set | op.bit())
+    OPERATIONS.into_iter().map(|(op, _)| op).collect()
 }
 
 /// Bytes of destination, source and type.

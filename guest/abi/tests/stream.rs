@@ -2,9 +2,10 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use trapline_abi::codec::{Error, Reader, Writer};
 use trapline_abi::frame::{encode, MAX_FRAME, MAX_RELAY, MAX_TEXT};
 use trapline_abi::record::{Channel, Sender};
-use trapline_abi::{Counter, Decoder, Item, Op, Record, Stage};
+use trapline_abi::{Counter, Decoder, Item, Op, OpSet, Record, Stage};
 
 /// Record with its own storage, and its timestamp.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ impl OwnedRecord {
                 sender: [Sender::Image, Sender::Agent][usize::from(a & 1 == 1)],
                 ring: b as u8,
                 memory: c,
-                planned: u128::from(d) << 40,
+                planned: OpSet::from_words([d, c, b, a]),
             },
             1 => Record::Stage {
                 stage: Stage::ALL[self.small as usize % Stage::ALL.len()],
@@ -153,6 +154,32 @@ proptest! {
         prop_assert_eq!(records.first(), expected.first());
         prop_assert_eq!(records.last(), expected.last());
         prop_assert_eq!(records.len(), 2, "a damaged record was accepted");
+    }
+
+    #[test]
+    fn wide_numbers_have_the_shortest_encoding_and_are_equal_after_reading(
+        mut words: [u64; 4], bits in 0usize..=256,
+    ) {
+        for bit in bits..256 {
+            words[bit / 64] &= !(1 << (bit % 64));
+        }
+        let is_set = |bit: usize| words.get(bit / 64).is_some_and(|word| word & 1 << (bit % 64) != 0);
+        let longest = (0..256).rev().find(|bit| is_set(*bit)).unwrap_or(0);
+        let expected = (0..=longest / 7).map(|byte| {
+            let value = (0..7).map(|bit| u8::from(is_set(7 * byte + bit)) << bit).sum::<u8>();
+            value | if byte == longest / 7 { 0 } else { 0x80 }
+        });
+        let mut buffer = [0; 37];
+        let mut writer = Writer::new(&mut buffer);
+        writer.wide(words).expect("fits");
+        let used = writer.used();
+        prop_assert_eq!(&buffer[..used], expected.collect::<Vec<_>>());
+        let mut reader = Reader::new(&buffer[..used]);
+        prop_assert_eq!(reader.wide(), Ok(words));
+        prop_assert!(reader.is_empty());
+        for shorter in 0..used {
+            prop_assert_eq!(Reader::new(&buffer[..shorter]).wide(), Err(Error::Short));
+        }
     }
 
     #[test]

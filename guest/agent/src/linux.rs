@@ -27,7 +27,7 @@ use trapline_abi::net::Exchange;
 use trapline_abi::packet::Frames;
 use trapline_abi::populate::{MemoryRequest, NO_HUGE_PAGES};
 use trapline_abi::record::Sender;
-use trapline_abi::{Job, Record, VERSION};
+use trapline_abi::{Job, OpSet, Record, VERSION};
 use trapline_workloads::irq::{InterruptLog, TimerSource, TimerWindow};
 use trapline_workloads::packets::Sender as FrameSender;
 use trapline_workloads::{ticks, Block, Cpus, Files, GuestInfo, Reason, System, Wake};
@@ -41,7 +41,7 @@ pub const HELLO: Record<'static> = Record::Hello {
     sender: Sender::Agent,
     ring: 3,
     memory: 0,
-    planned: 0,
+    planned: OpSet::EMPTY,
 };
 
 /// Runs `job` in this process. `main` is the clock at the start of the program, in ticks.

@@ -80,7 +80,7 @@ pub fn run<S: System>(system: &mut S, job: &Job, info: &GuestInfo) {
     let mut bench = Bench::new(system, job);
     first_sample(&mut bench, info);
     // Without calibration if the job only boots, because it would extend `boot/exit`.
-    if job.run & !Workload::Boot.set() != 0 {
+    if !job.run.is_subset(Workload::Boot.set()) {
         measure_all(&mut bench);
     }
     bench.stage(Stage::GuestExit, stamp!(GuestExit));
@@ -103,7 +103,7 @@ fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
     bench.calibrate();
     // Timers and disk requests run for long, and are measured as a share of the VMM's CPU time.
     let unaligned = Workload::Boot.set() | Workload::Irq.set() | Workload::Block.set();
-    if bench.job.run & !unaligned != 0 {
+    if !bench.job.run.is_subset(unaligned) {
         bench.await_regular_interrupts();
     }
     // First, because the cost of a fork grows with the memory of this process.
@@ -124,7 +124,7 @@ fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
     smp::run(bench);
     calloc::run(bench);
     // Last in a kernel, so that all other figures are the same without processes.
-    let selects_processes = bench.job.run & Workload::System.set() != 0;
+    let selects_processes = bench.job.run.intersects(Workload::System.set());
     if !is_process && selects_processes && !bench.system.run_in_process(bench.job) {
         processes::run(bench);
     }

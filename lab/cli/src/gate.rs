@@ -136,8 +136,10 @@ fn require_same_scheduling(baseline: &Baseline, now: Scheduling) -> Result<(), F
 
 /// Returns the union of these workloads and operations. The parser accepts known names only.
 pub fn operations(names: &[String]) -> OpSet {
-    let selected = names.iter().filter_map(|name| names::operations(name).ok());
-    selected.fold(0, |all, set| all | set)
+    names
+        .iter()
+        .flat_map(|name| names::operations(name))
+        .collect()
 }
 
 /// Returns the operations of a search in which none is named.
@@ -148,9 +150,7 @@ pub fn default_exits() -> OpSet {
 /// Returns the operations whose figures depend only on the code they execute. Those of boot depend on
 /// every byte of an initramfs, and that of timer-wake on the ticks of the machine's own kernel.
 fn default_operations() -> OpSet {
-    let boot = Workload::Boot.operations();
-    let unstable = boot.fold(Op::TimerWake.bit(), |set, op| set | op.bit());
-    request::usual_operations() & !unstable
+    request::usual_operations() - Workload::Boot.set() - Op::TimerWake
 }
 
 fn read(file: &Path) -> Result<Baseline, Failure> {

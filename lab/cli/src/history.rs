@@ -4,7 +4,7 @@ use crate::args::{selected, Format, HistoryArgs, HistoryFormat};
 use crate::failure::{Failure, Status};
 use crate::store_path::store_path;
 use crate::{outcome, show, terminal};
-use trapline_model::request;
+use trapline_abi::OpSet;
 use trapline_report::{history, page::trend};
 use trapline_runner::request_text;
 use trapline_stats::history::{screen, RunTime, SeriesBuilder, Settings};
@@ -28,7 +28,7 @@ pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
         past.add(&moment, &info.facts, &settings, &run.observations);
     }
     let operations = match args.workloads.as_slice() {
-        [] => request::known_operations(),
+        [] => OpSet::ALL,
         workloads => selected(workloads).0,
     };
     let settings = Settings {
@@ -40,7 +40,7 @@ pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
         let named = &args.environments;
         let environment = &one.series.config.environment;
         let is_named = named.is_empty() || named.contains(environment);
-        is_named && operations & one.series.op.bit() != 0
+        is_named && operations.contains(one.series.op)
     });
     let document = history::document(&screening, &show::date);
     match args.format {

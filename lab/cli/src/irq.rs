@@ -34,7 +34,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         irq: settings,
         ..args.size_options.request()
     };
-    let has_own_timer = request.operations & Op::OwnTimer.bit() != 0;
+    let has_own_timer = request.operations.contains(Op::OwnTimer);
     let tracers = has_own_timer.then(|| IrqTracers::find(&context, &environments));
     let options = BootOptions {
         irq_tracers: tracers.as_ref(),

@@ -87,17 +87,17 @@ impl Chosen {
     fn of(names: &[Selection]) -> Self {
         let mut chosen = Self {
             environments: Vec::new(),
-            operations: 0,
+            operations: OpSet::EMPTY,
         };
         for name in names {
             match name {
                 Selection::Environment(id) => chosen.environments.push(*id),
-                Selection::Operations(set) => chosen.operations |= set,
+                Selection::Operations(set) => chosen.operations |= *set,
             }
         }
         if names.is_empty() {
             chosen.environments = EnvironmentId::all().collect();
-            chosen.operations = request::known_operations();
+            chosen.operations = OpSet::ALL;
         }
         chosen
     }
@@ -235,10 +235,9 @@ fn workload_row(workload: Workload, chosen: OpSet) -> WorkloadRow {
     WorkloadRow {
         name: workload.name(),
         question: workload.question(),
-        by_default: names::selected_by(workload) & !usual == 0,
-        operations: workload
-            .operations()
-            .filter(|op| chosen & op.bit() != 0)
+        by_default: names::selected_by(workload).is_subset(usual),
+        operations: (chosen & workload.set())
+            .iter()
             .map(operation_row)
             .collect(),
     }

@@ -89,7 +89,7 @@ fn measure_with_load(
     session: &Session,
     report: &mut Report,
 ) -> Result<Status, Failure> {
-    let own_timer = (Op::OwnTimer.bit(), 0);
+    let own_timer = (Op::OwnTimer.into(), OpSet::EMPTY);
     let mut request = request(args, own_timer, &guests(args), &session.inventory);
     request.boots = Some(1);
     let conditions = Conditions {

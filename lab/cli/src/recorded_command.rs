@@ -20,8 +20,8 @@ pub fn command(request: &str) -> String {
         let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
         return format!("trapline {}", words.join(" "));
     };
-    let set = names::operations(workloads).unwrap_or(0);
-    let is_all_of = |family: OpSet| set != 0 && set & !family == 0;
+    let set = names::operations(workloads).unwrap_or_default();
+    let is_all_of = |family: OpSet| !set.is_empty() && set.is_subset(family);
     let (name, rename): (_, Rename) = match () {
         () if is_baseline => ("baseline", baseline_option),
         () if is_all_of(irq::operations()) => ("irq", irq_option),

@@ -16,10 +16,7 @@ fn main() -> ExitCode {
     let names = arguments
         .next()
         .unwrap_or_else(|| "basic,exits,boot".to_owned());
-    let operations = names
-        .split(',')
-        .filter_map(operations_named)
-        .fold(0, |set, one| set | one);
+    let operations = names.split(',').filter_map(operations_named).collect();
     match run(&name, operations) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -5,7 +5,7 @@ use crate::observe::{BootInfo, Recorder};
 use crate::window;
 use std::path::Path;
 use trapline_abi::job::WakePolicy;
-use trapline_abi::{Job, Op};
+use trapline_abi::Job;
 use trapline_host::clock_check::{check_timers, ClockSampler, HostClocks};
 use trapline_host::energy::{EnergySampler, POWERCAP};
 use trapline_host::facts;
@@ -129,7 +129,7 @@ fn named<'a>(facts: impl IntoIterator<Item = (&'a str, String)>) -> Facts {
 /// Adds a failure with `reason` for each operation of `job` without an outcome: a guest that sends no
 /// record reports no failure either.
 fn fail_unreached(observation: &mut Observation, job: &Job, reason: &str) {
-    for op in Op::ALL.into_iter().filter(|op| job.selects(*op)) {
+    for op in job.run.iter() {
         let has_outcome = |operation: &Operation| operation.op == op;
         if !observation.operations.iter().any(has_outcome) {
             let outcome = Outcome::Failed(reason.to_owned());
@@ -141,8 +141,7 @@ fn fail_unreached(observation: &mut Observation, job: &Job, reason: &str) {
 /// Returns a skip for each operation that the guest was not asked to measure.
 fn skipped(left_out: &[LeftOut]) -> impl Iterator<Item = Operation> + '_ {
     left_out.iter().flat_map(|left_out| {
-        let is_left_out = |op: &Op| left_out.operations & op.bit() != 0;
-        Op::ALL.into_iter().filter(is_left_out).map(|op| Operation {
+        left_out.operations.iter().map(|op| Operation {
             op,
             outcome: Outcome::Skipped(left_out.reason.clone()),
         })

@@ -61,7 +61,7 @@ impl Work {
     /// Returns the jobs of all launches in order. A first launch that measures nothing is left out if
     /// others follow.
     pub fn jobs(&self) -> Vec<Job> {
-        let measures = self.job.run != 0 || self.boot_launches == 0;
+        let measures = !self.job.run.is_empty() || self.boot_launches == 0;
         let first = measures.then_some(self.job).into_iter();
         let further = repeat_n(self.boot_job, self.boot_launches as usize);
         first.flat_map(separated).chain(further).collect()
@@ -70,11 +70,10 @@ impl Work {
 
 /// Splits off the operation whose device adds instructions to others: its launch is one of its own, behind theirs.
 fn separated(job: Job) -> impl Iterator<Item = Job> {
-    let alone = job.run & Op::Doorbell.bit();
-    let others = job.run & !alone;
-    let has_both = alone != 0 && others != 0;
+    let others = job.run - Op::Doorbell;
+    let has_both = job.selects(Op::Doorbell) && !others.is_empty();
     let first = if has_both { others } else { job.run };
-    let runs = [Some(first), has_both.then_some(alone)];
+    let runs = [Some(first), has_both.then_some(Op::Doorbell.into())];
     runs.into_iter()
         .flatten()
         .map(move |run| Job { run, ..job })

@@ -18,7 +18,7 @@ const PIECE: usize = 1 << 20;
 
 /// Returns whether `job` reads files.
 pub fn are_read(job: &Job) -> bool {
-    job.run & operations() != 0
+    job.run.intersects(operations())
 }
 
 /// Content of a file, as a stream.

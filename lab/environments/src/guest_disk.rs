@@ -27,7 +27,7 @@ impl GuestDisk {
         let file = match guest {
             Guest::Image if files::are_read(job) => files::archive_disk(settings, job.file_mib)?,
             Guest::Linux if files::are_read(job) => files::ext4_disk(settings, job.file_mib)?,
-            _ if job.run & block::operations() == 0 => return Ok(None),
+            _ if !job.run.intersects(block::operations()) => return Ok(None),
             _ => scratch(settings, job.disk_mib)?,
         };
         Ok(Some(Self { file }))

@@ -135,7 +135,9 @@ pub fn with_peers(
 /// Returns the job of a Linux guest, which has a device for its peer if it exchanges bytes with one.
 pub fn job_with_card(job: &Job) -> Job {
     Job {
-        card: job.run & (net::operations() | net::vsock_operations()) != 0,
+        card: job
+            .run
+            .intersects(net::operations() | net::vsock_operations()),
         ..*job
     }
 }
@@ -208,7 +210,7 @@ impl PeerDrivers {
 
     /// Loads them before the launch of `job`, if it measures a network.
     pub fn load(&self, script: &mut Script, job: &Job) {
-        if job.run & Workload::Net.set() != 0 {
+        if job.run.intersects(Workload::Net.set()) {
             self.load_all(script);
         }
     }

@@ -114,10 +114,7 @@ impl<'a> Recorder<'a> {
 
     fn finish_boot_operations(&mut self, unreached: &str) {
         let unreached = self.wrong_guest.as_deref().unwrap_or(unreached);
-        for op in Workload::Boot.operations() {
-            if self.boot_operations & op.bit() == 0 {
-                continue;
-            }
+        for op in (self.boot_operations & Workload::Boot.set()).iter() {
             let samples = self.boot_samples.remove(&op).unwrap_or_default();
             let outcome = match stages::not_applicable(self.info.environment, op) {
                 Some(reason) => Outcome::Skipped(reason.to_owned()),
@@ -247,7 +244,7 @@ impl<'a> Recorder<'a> {
     /// shows the cost of polling.
     fn add_cpu_time(&mut self, launch: &FinishedLaunch) {
         let is_exact = self.info.environment.clock().is_exact();
-        let is_requested = launch.report.requested & irq::operations() != 0;
+        let is_requested = launch.report.requested.intersects(irq::operations());
         let reported = launch.report.counters.get(&Counter::CpuTime);
         if let (Some(ns), true) = (reported, is_exact && is_requested) {
             let us = (ns / 1000).to_string();
@@ -353,8 +350,7 @@ impl SampleSink for Recorder<'_> {
         }
         let stages = self.stages(&launch);
         let wrong_guest = self.wrong_guest(&launch.report);
-        let is_requested = |op: Op| launch.report.requested & op.bit() != 0;
-        let has_boot_operations = Workload::Boot.operations().any(is_requested);
+        let has_boot_operations = launch.report.requested.intersects(Workload::Boot.set());
         let is_done = launch.report.end == EndState::Done && wrong_guest.is_none();
         if has_boot_operations && is_done {
             self.add_boot_samples(&stages);

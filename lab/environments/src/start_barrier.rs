@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::iter::repeat_n;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
-use trapline_abi::{Job, Op};
+use trapline_abi::Job;
 
 /// Batches of guests that run at the same time, as a multiple of those of a single one: guests do not start and end at
 /// quite the same moment.
@@ -16,9 +16,8 @@ const BATCHES: u32 = 10;
 /// of the further launches, which measure the start itself.
 pub fn jobs(work: &Work) -> Vec<Job> {
     let job = &work.job;
-    let selected = Op::ALL.into_iter().filter(|op| job.selects(*op));
-    let single = selected.map(|op| Job {
-        run: op.bit(),
+    let single = job.run.iter().map(|op| Job {
+        run: op.into(),
         wait_for_go: true,
         batches: BATCHES * job.batches,
         ..*job
@@ -68,17 +67,18 @@ impl StartBarrier {
 mod tests {
     use super::*;
     use std::io::Read;
+    use trapline_abi::Op;
     use trapline_model::Scheduling;
 
     #[test]
     fn each_operation_is_a_job_that_waits() {
         let job = Job {
-            run: Op::Fork.bit() | Op::PortOut.bit(),
+            run: Op::Fork | Op::PortOut,
             batches: 3,
             ..Job::EMPTY
         };
         let boot_job = Job {
-            run: Op::BootMain.bit(),
+            run: Op::BootMain.into(),
             ..Job::EMPTY
         };
         let jobs = jobs(&Work {
@@ -90,7 +90,7 @@ mod tests {
             scheduling: Scheduling::DEFAULT,
         });
         let runs: Vec<_> = jobs.iter().map(|job| job.run).collect();
-        assert_eq!(runs[..2], [Op::Fork.bit(), Op::PortOut.bit()]);
+        assert_eq!(runs[..2], [Op::Fork.into(), Op::PortOut.into()]);
         let waiting = &jobs[..2];
         assert!(waiting
             .iter()

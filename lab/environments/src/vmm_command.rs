@@ -25,7 +25,7 @@ pub fn image_command(
     };
     let is_process = hypervisor == Hypervisor::Process;
     let has_user_apic = hypervisor == Hypervisor::KvmUserApic;
-    let has_processes = is_process && job.run & Workload::System.set() != 0;
+    let has_processes = is_process && job.run.intersects(Workload::System.set());
     let optional = [
         (is_process, "--backend process".to_owned()),
         (has_user_apic, "--backend kvm-user-apic".to_owned()),
@@ -35,7 +35,7 @@ pub fn image_command(
         ),
         (job.selects(Op::Doorbell), "--entropy".to_owned()),
         (
-            job.run & populate::operations() != 0,
+            job.run.intersects(populate::operations()),
             "--populate steps".to_owned(),
         ),
         (

@@ -118,7 +118,7 @@ impl GuestCommand for Agent {
     fn command(&self, job: &Job) -> Result<Command, Error> {
         let mut command = Command::new(&self.agent);
         let mut job = *job;
-        if job.run & block::operations() != 0 {
+        if job.run.intersects(block::operations()) {
             let disk = command.pass_file(disk::scratch(&self.settings, job.disk_mib)?);
             job.disk = Some(Disk::Descriptor(disk as u8));
         }
@@ -198,7 +198,7 @@ impl GuestCommand for ImageInTraplineVmm {
     fn threads(&self, job: &Job) -> Option<Threads> {
         let ticker = job.selects(Op::HostTimer);
         let writer = self.guest.serial == Serial::Buffered;
-        let disk = job.run & block::operations() != 0 || files::are_read(job);
+        let disk = job.run.intersects(block::operations()) || files::are_read(job);
         let cards = self.guest.with_cards(job.run);
         Some(Threads {
             helpers: [ticker, writer, disk, cards.network, cards.packets]

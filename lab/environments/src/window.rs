@@ -21,7 +21,7 @@ pub fn without_unavailable(planned: &PlannedBoot, available_mib: Option<u64>) ->
             window + RESERVED_MIB
         ),
     });
-    planned.job.run &= !populate::large();
+    planned.job.run -= populate::large();
     planned.guest.window_mib = 0;
     planned
 }
@@ -38,7 +38,7 @@ mod tests {
         let plan = expand(&Request {
             configs: vec![id.into()],
             ready: vec![id.into()],
-            operations: populate::operations() | Op::Getpid.bit(),
+            operations: populate::operations() | Op::Getpid,
             boots: Some(1),
             seed: 1,
             ..Request::default()
@@ -53,7 +53,7 @@ mod tests {
             assert_eq!(without_unavailable(&plan, enough), plan);
         }
         let fitted = without_unavailable(&plan, Some(1535));
-        assert_eq!(fitted.job.run, plan.job.run & !populate::large());
+        assert_eq!(fitted.job.run, plan.job.run - populate::large());
         assert_eq!(fitted.guest.window_mib, 0);
         let left_out = &fitted.left_out[0];
         assert_eq!(left_out.operations, populate::large());

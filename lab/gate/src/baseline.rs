@@ -184,9 +184,7 @@ impl Baseline {
             if kept.operations().next().is_none() {
                 return Err(BaselineError::NoFiguresOf(environment.clone()));
             }
-            let operations = self.operations();
-            let requested = Op::ALL.iter().filter(|op| operations & op.bit() != 0);
-            let mut requested = requested.map(|op| names::path(*op));
+            let mut requested = self.operations().iter().map(names::path);
             let is_missing =
                 |path: &String| kept.figure(path).is_none() && !kept.skipped.contains_key(path);
             let missing = requested.find(is_missing);
@@ -230,12 +228,10 @@ impl Baseline {
         environments.map(|(name, kept)| (name.as_str(), Scheduling::of_facts(&kept.facts)))
     }
 
-    /// Returns the operations that this version has, as a set of [`Op::bit`].
+    /// Returns the operations that this version has.
     pub fn operations(&self) -> OpSet {
-        let known = |name: &str| names::operations(name).unwrap_or(0);
-        self.workload
-            .split(',')
-            .fold(0, |set, name| set | known(name))
+        let names = self.workload.split(',');
+        names.flat_map(names::operations).collect()
     }
 }
 

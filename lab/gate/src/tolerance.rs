@@ -35,15 +35,14 @@ impl Tolerance {
 /// Tolerances of operations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tolerances {
-    /// Sets of [`Op::bit`]; the last that contains an operation decides.
+    /// The last set that contains an operation decides.
     chosen: Vec<(OpSet, Tolerance)>,
 }
 
 impl Default for Tolerances {
     fn default() -> Self {
-        let of_boot = Workload::Boot.operations();
         Self {
-            chosen: vec![(of_boot.fold(0, |set, op| set | op.bit()), OF_BOOTS)],
+            chosen: vec![(Workload::Boot.set(), OF_BOOTS)],
         }
     }
 }
@@ -101,9 +100,9 @@ impl Tolerances {
     }
 
     fn chosen(&self, operation: &str) -> Option<Tolerance> {
-        let bit = Op::from_path(operation).map_or(0, |op| op.bit());
+        let op = Op::from_path(operation)?;
         let mut newest_first = self.chosen.iter().rev();
-        let found = newest_first.find(|(set, _)| set & bit != 0);
+        let found = newest_first.find(|(set, _)| set.contains(op));
         found.map(|(_, tolerance)| *tolerance)
     }
 }

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use std::collections::BTreeMap;
-use trapline_abi::Op;
+use trapline_abi::{Op, OpSet};
 use trapline_gate::{compare, Baseline, Outcome, Tolerances, Verdict};
 use trapline_model::{Clock, EnvironmentId};
 use trapline_stats::{Cell, Failure, FailureKind, Figure, Summary, Value};
@@ -63,7 +63,7 @@ fn baseline() -> Baseline {
         (Op::PortOut, measured(3182.25)),
         (Op::Cpuid, measured(2835.5)),
     ];
-    let kept = Baseline::new(&summary("7.2", &values), Op::PortOut.bit(), "0.1.0");
+    let kept = Baseline::new(&summary("7.2", &values), Op::PortOut.into(), "0.1.0");
     Baseline::parse(&kept.text()).expect("it was just written")
 }
 
@@ -170,7 +170,7 @@ fn a_fastest_batch_other_than_the_figure_is_stored() {
         (Op::PortOut, with_fastest(3207.5, 3182.25)),
         (Op::Cpuid, measured(2835.5)),
     ];
-    let kept = Baseline::new(&summary("7.2", &values), Op::PortOut.bit(), "0.1.0");
+    let kept = Baseline::new(&summary("7.2", &values), Op::PortOut.into(), "0.1.0");
     let read = Baseline::parse(&kept.text()).expect("it was written");
     let kept = &read.environments["sim/kvm"];
     assert_eq!(kept.fastest.len(), 1);
@@ -248,7 +248,7 @@ fn files_of_the_machine_are_a_cause_where_no_other_part_differs() {
         summary
     };
     let causes = |old: &Summary, new: &Summary| -> Vec<&'static str> {
-        let baseline = Baseline::new(old, 0, "0");
+        let baseline = Baseline::new(old, OpSet::EMPTY, "0");
         let compared = compare(&baseline, new, &Tolerances::default());
         compared
             .causes

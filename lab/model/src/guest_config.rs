@@ -100,13 +100,13 @@ impl GuestConfig {
 
     /// Returns it with the network cards and sockets that these operations need.
     pub fn with_cards(self, operations: OpSet) -> Self {
-        let has_exchanges = operations & net::operations() != 0;
-        let has_packets = operations & packet::operations() != 0;
+        let has_exchanges = operations.intersects(net::operations());
+        let has_packets = operations.intersects(packet::operations());
         let with_guest = self.peer == Peer::Guest;
         Self {
             network: has_exchanges && !with_guest,
             packets: has_packets || has_exchanges && with_guest,
-            vsock: operations & net::vsock_operations() != 0,
+            vsock: operations.intersects(net::vsock_operations()),
             ..self
         }
     }
@@ -122,7 +122,7 @@ impl GuestConfig {
     pub fn operations_over_tap(&self) -> OpSet {
         match (self.path, self.peer) {
             (GuestPath::Switch, Peer::Process) => net::operations(),
-            (GuestPath::Switch, Peer::Guest) => 0,
+            (GuestPath::Switch, Peer::Guest) => OpSet::EMPTY,
             _ => net::operations() | packet::operations(),
         }
     }

@@ -150,7 +150,9 @@ impl Timers {
         let Job {
             expiries, period, ..
         } = *job;
-        (job.run & operations() != 0).then_some(Self { expiries, period })
+        job.run
+            .intersects(operations())
+            .then_some(Self { expiries, period })
     }
 
     /// Returns the facts.

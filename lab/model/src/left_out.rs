@@ -29,8 +29,12 @@ pub fn of(
         without_memory(environment, preset, named),
         loads.map(|reason| (Workload::Memory.set(), reason)),
         without_disk(environment).map(|reason| (block::operations() | files::operations(), reason)),
-        (operations & block::operations() != 0).then_some((files::operations(), ONE_DISK)),
-        (environment.has_user_apic()).then_some((Op::Doorbell.bit(), NO_DEVICES)),
+        operations
+            .intersects(block::operations())
+            .then_some((files::operations(), ONE_DISK)),
+        environment
+            .has_user_apic()
+            .then_some((Op::Doorbell.into(), NO_DEVICES)),
     ];
     let all = all.into_iter().flatten();
     let all = all.map(|(set, reason)| (set, reason.to_owned()));
@@ -39,16 +43,17 @@ pub fn of(
         operations: operations & set,
         reason,
     });
-    all.filter(|left_out| left_out.operations != 0).collect()
+    all.filter(|left_out| !left_out.operations.is_empty())
+        .collect()
 }
 
 /// Returns the `operations` that several guests do not measure at the same time, if there are any.
 pub fn of_guests(environment: EnvironmentId, guests: u32, operations: OpSet) -> Option<LeftOut> {
     let (operations, reason) = match environment.has_start_barrier() {
         true => (operations & alone(), ONE_GUEST),
-        false => (operations & !Workload::Boot.set(), ONLY_START),
+        false => (operations - Workload::Boot.set(), ONLY_START),
     };
-    (guests > 1 && operations != 0).then(|| LeftOut {
+    (guests > 1 && !operations.is_empty()).then(|| LeftOut {
         operations,
         reason: reason.to_owned(),
     })
@@ -66,9 +71,7 @@ fn alone() -> OpSet {
 
 /// Returns the union of the operations.
 pub fn union(left_out: &[LeftOut]) -> OpSet {
-    left_out
-        .iter()
-        .fold(0, |set, left_out| set | left_out.operations)
+    left_out.iter().map(|it| it.operations).collect()
 }
 
 const ONE_GUEST: &str = "not measured in several guests at the same time: leave --guests out";
@@ -101,7 +104,7 @@ fn without_memory(
     match (without_hotplug(environment), environment.clock(), preset) {
         (Some(reason), ..) => Some((populate::operations(), reason)),
         (None, Clock::InsnVmx, _) => Some((populate::large(), NO_ROOM)),
-        (None, Clock::Insn, Preset::Quick) => Some((populate::large() & !named, TOO_LONG)),
+        (None, Clock::Insn, Preset::Quick) => Some((populate::large() - named, TOO_LONG)),
         _ => None,
     }
 }
@@ -172,12 +175,12 @@ fn without_network(environment: EnvironmentId) -> impl Iterator<Item = (OpSet, S
     let vsock = is_image.then_some("the image has no driver for vsock");
     let packets = (why.is_none() && !environment.supports_packets())
         .then_some("packets go from guest to guest of trapline-vmm");
-    let of_linux = Op::SendFile.bit() | net::vsock_operations();
-    let exchanges = (net::operations() | packet::operations()) & !of_linux;
+    let of_linux = Op::SendFile | net::vsock_operations();
+    let exchanges = (net::operations() | packet::operations()) - of_linux;
     let all = [
         (exchanges, why, WITH_NETWORK),
         (of_linux, why, WITH_FILES),
-        (Op::SendFile.bit(), file, WITH_FILES),
+        (Op::SendFile.into(), file, WITH_FILES),
         (net::vsock_operations(), vsock, WITH_FILES),
         (packet::operations(), packets, WITH_NETWORK),
     ];
@@ -214,7 +217,7 @@ mod tests {
 
     /// Returns whether `op` is measured alone in an environment.
     fn is_measured(id: EnvironmentId, op: Op) -> bool {
-        of(id, Preset::Full, op.bit(), op.bit()).is_empty()
+        of(id, Preset::Full, op.into(), op.into()).is_empty()
     }
 
     /// Returns the environments that a reason recommends: "... : measure A, B or C".
@@ -241,7 +244,7 @@ mod tests {
         ] {
             let mut recommendations = 0;
             for id in EnvironmentId::all() {
-                for left_out in of(id, Preset::Full, op.bit(), op.bit()) {
+                for left_out in of(id, Preset::Full, op.into(), op.into()) {
                     for better in recommended(&left_out.reason) {
                         assert!(is_measured(better, op), "{op:?} in {id}: {better}");
                         recommendations += 1;
@@ -264,38 +267,39 @@ mod tests {
     #[test]
     fn notifications_need_a_device_that_interrupts() {
         for id in EnvironmentId::all() {
-            let left_out = of(id, Preset::Quick, Op::Doorbell.bit() | Op::PortOut.bit(), 0);
-            let is_left_out = union(&left_out) & Op::Doorbell.bit() != 0;
+            let left_out = of(id, Preset::Quick, Op::Doorbell | Op::PortOut, OpSet::EMPTY);
+            let is_left_out = union(&left_out).contains(Op::Doorbell);
             assert_eq!(is_left_out, id.has_user_apic(), "{id}");
         }
     }
 
     #[test]
     fn several_guests_measure_what_needs_no_other_device() {
-        let (kvm, fork, main) = (EnvironmentId::KVM, Op::Fork.bit(), Op::BootMain.bit());
-        let operations = main | Op::Read4k1.bit() | fork;
+        let (kvm, fork, main) = (EnvironmentId::KVM, Op::Fork, Op::BootMain);
+        let operations = main | Op::Read4k1 | fork;
         assert_eq!(of_guests(kvm, 1, operations), None);
         assert_eq!(of_guests(kvm, 2, fork | main), None);
         let left_out = |id| of_guests(id, 2, operations).unwrap().operations;
-        assert_eq!(left_out(kvm), Op::Read4k1.bit());
+        assert_eq!(left_out(kvm), Op::Read4k1.into());
         for only_starts in [EnvironmentId::SIM_KVM, EnvironmentId::QEMU_KVM] {
             assert!(only_starts.supports_simultaneous_guests(), "{only_starts}");
-            assert_eq!(left_out(only_starts), operations & !main);
+            assert_eq!(left_out(only_starts), operations - main);
         }
     }
 
     #[test]
     fn large_regions_are_measured_if_named_or_by_preset_full() {
-        let all = populate::operations() | Op::PortOut.bit();
+        let all = populate::operations() | Op::PortOut;
         let out = |id, preset, named| of(id, preset, all, named);
-        assert_eq!(out(EnvironmentId::KVM, Preset::Quick, 0), []);
-        assert_eq!(out(EnvironmentId::SIM_KVM, Preset::Full, 0), []);
-        let quick = out(EnvironmentId::SIM_KVM, Preset::Quick, 0);
+        let none = OpSet::EMPTY;
+        assert_eq!(out(EnvironmentId::KVM, Preset::Quick, none), []);
+        assert_eq!(out(EnvironmentId::SIM_KVM, Preset::Full, none), []);
+        let quick = out(EnvironmentId::SIM_KVM, Preset::Quick, none);
         assert_eq!(union(&quick), populate::large());
         expect!["1 GiB takes minutes on an instruction clock: choose --preset full, or name it (trapline populate --order 18)"].assert_eq(&quick[0].reason);
-        let named = Op::Attach18.bit();
+        let named = Op::Attach18.into();
         let rest = out(EnvironmentId::SIM_KVM, Preset::Quick, named);
-        assert_eq!(union(&rest), populate::large() & !named);
+        assert_eq!(union(&rest), populate::large() - named);
         let qemu = out(EnvironmentId::QEMU_KVM, Preset::Full, all);
         assert_eq!(union(&qemu), populate::operations());
         let vmx = out(EnvironmentId::SIM_VMX_KVM, Preset::Full, all);
@@ -304,9 +308,14 @@ mod tests {
 
     #[test]
     fn an_environment_can_have_several_reasons() {
-        let operations = Op::Read4k1.bit() | Op::Attach0.bit() | Op::PortOut.bit();
-        let left_out = of(EnvironmentId::SIM_XEN_PVH, Preset::Quick, operations, 0);
+        let operations = Op::Read4k1 | Op::Attach0 | Op::PortOut;
+        let left_out = of(
+            EnvironmentId::SIM_XEN_PVH,
+            Preset::Quick,
+            operations,
+            OpSet::EMPTY,
+        );
         assert_eq!(left_out.len(), 2);
-        assert_eq!(union(&left_out), operations & !Op::PortOut.bit());
+        assert_eq!(union(&left_out), operations - Op::PortOut);
     }
 }

@@ -121,21 +121,22 @@ pub fn selection(name: &str) -> Result<Selection, UnknownName> {
 /// Returns the operations that the name of a workload selects: all but the one that needs a launch of its own, which only
 /// their own names select.
 pub fn selected_by(workload: Workload) -> OpSet {
-    workload.set() & !Op::Doorbell.bit()
+    workload.set() - Op::Doorbell
 }
 
-/// Returns the set of [`Op::bit`] of a list like `basic,exits/port-out`.
+/// Returns the operations of a list like `basic,exits/port-out`.
 ///
 /// # Errors
 /// A name is neither a workload nor `workload/operation`.
 pub fn operations(list: &str) -> Result<OpSet, UnknownName> {
-    split(list).try_fold(0, |set, name| {
+    let sets = split(list).map(|name| {
         let selected = match Workload::from_name(name) {
             Some(workload) => Some(selected_by(workload)),
             None => job::operations_named(name),
         };
-        Ok(set | selected.ok_or_else(|| unknown_operation(name))?)
-    })
+        selected.ok_or_else(|| unknown_operation(name))
+    });
+    sets.collect()
 }
 
 /// Returns the preset called `name`.
@@ -158,12 +159,11 @@ pub fn describe(set: OpSet) -> String {
     for workload in Workload::ALL {
         let whole = selected_by(workload);
         let mut others = set & workload.set();
-        if others & whole == whole {
+        if whole.is_subset(others) {
             names.push(workload.name().to_owned());
-            others &= !whole;
+            others -= whole;
         }
-        let others = workload.operations().filter(|op| others & op.bit() != 0);
-        names.extend(others.map(path));
+        names.extend(others.iter().map(path));
     }
     names.join(",")
 }
@@ -241,7 +241,6 @@ fn most_similar(candidates: impl Iterator<Item = (f64, String)>) -> Option<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::known_operations;
     use expect_test::expect;
 
     #[test]
@@ -250,19 +249,19 @@ mod tests {
         assert_eq!(environments("sim/linux, kvm,kvm"), Ok(both));
         let chosen = operations("exits/port-out,boot").unwrap();
         assert_eq!(describe(chosen), "exits/port-out,boot");
-        assert_eq!(operations("exits").unwrap() & Op::Doorbell.bit(), 0);
+        assert!(!operations("exits").unwrap().contains(Op::Doorbell));
         assert_eq!(
-            describe(known_operations()),
+            describe(OpSet::ALL),
             "basic,system,stream,memory,exits,exits/doorbell,boot,irq,populate,block,files,net,ipc,smp"
         );
-        assert_eq!(describe(0), "");
+        assert_eq!(describe(OpSet::EMPTY), "");
     }
 
     #[test]
     fn a_name_selects_an_environment_or_operations() {
         let environment = Selection::Environment(EnvironmentId::SIM_KVM);
         assert_eq!(selection("sim/kvm"), Ok(environment));
-        let operations = Selection::Operations(Op::PortOut.bit());
+        let operations = Selection::Operations(Op::PortOut.into());
         assert_eq!(selection("exits/port-out"), Ok(operations));
         for (name, nearest) in [
             ("sim/kmv", "sim/kvm"),

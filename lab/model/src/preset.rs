@@ -196,7 +196,7 @@ mod tests {
         for environment in EnvironmentId::all() {
             for preset in Preset::ALL {
                 let sizes = Sizes::of(environment, preset);
-                let job = sizes.job(0);
+                let job = sizes.job(OpSet::EMPTY);
                 let pages = u64::from(job.pages) * 4096;
                 let blocks = u64::from(job.blocks) << 20;
                 let arrays = 3 * 8 * u64::from(job.doubles);

@@ -7,7 +7,7 @@ use crate::names;
 use crate::overrides::Overrides;
 use crate::populate;
 use crate::preset::Preset;
-use trapline_abi::{Need, Op, OpSet, Workload};
+use trapline_abi::{Need, OpSet, Workload};
 
 /// Default boots of an environment on an exact clock: one for the figure, one for its proof.
 pub const EXACT_BOOTS: u32 = 2;
@@ -21,7 +21,7 @@ pub struct Request {
     pub configs: Vec<Config>,
     /// Configurations that can be measured on this host.
     pub ready: Vec<Config>,
-    /// Set of [`Op::bit`]: operations to measure.
+    /// Operations to measure.
     pub operations: OpSet,
     /// The subset that is named individually: measured even where it takes long.
     pub named: OpSet,
@@ -52,8 +52,8 @@ impl Default for Request {
             command: String::new(),
             configs: Vec::new(),
             ready: Vec::new(),
-            operations: 0,
-            named: 0,
+            operations: OpSet::EMPTY,
+            named: OpSet::EMPTY,
             preset: Preset::Quick,
             boots: None,
             exact_boots: EXACT_BOOTS,
@@ -87,10 +87,5 @@ pub fn usual_operations() -> OpSet {
         | Workload::Net.set()
         | Need::SecondCpu.operations();
     let selected = Workload::ALL.into_iter().map(names::selected_by);
-    selected.fold(0, |all, set| all | set) & !separate
-}
-
-/// Returns the set of all operations.
-pub fn known_operations() -> OpSet {
-    Op::ALL.into_iter().fold(0, |set, op| set | op.bit())
+    selected.collect::<OpSet>() - separate
 }

@@ -309,9 +309,9 @@ impl Decoded {
         // A guest of any stage of a start sends its first sample.
         let asked = match op {
             Op::BootSample => Workload::Boot.set(),
-            _ => op.bit(),
+            _ => op.into(),
         };
-        if self.job.run & asked == 0 {
+        if !self.job.run.intersects(asked) {
             self.problem(&format!("{} was not requested", path(op)));
             return false;
         }
@@ -342,9 +342,9 @@ impl Decoded {
     /// Returns the report. Operations without an outcome fail with the reason `unreached`.
     pub fn finish(mut self, unreached: &str) -> GuestReport {
         self.fail_current(unreached);
-        for op in Op::ALL {
+        for op in (self.job.run - Workload::Boot.set()).iter() {
             let concluded = self.operations.iter().any(|operation| operation.op == op);
-            if self.job.run & op.bit() != 0 && op.workload() != Workload::Boot && !concluded {
+            if !concluded {
                 let outcome = Outcome::Failed(unreached.to_owned());
                 self.operations.push(Operation { op, outcome });
             }

@@ -15,10 +15,10 @@ const INTERRUPT_BYTES: u64 = 64;
 /// Returns the number of bytes above which a guest with this job counts as flooding.
 /// A job that floods the console on purpose is limited by time only; its output is not kept.
 pub fn byte_limit(job: &Job) -> u64 {
-    let timers = (job.run & irq::operations()).count_ones();
+    let timers = (job.run & irq::operations()).len() as u64;
     match (timers, job.wait_mode) {
         (1.., WaitMode::Flood) => u64::MAX,
-        _ => MAX_BYTES + u64::from(timers) * u64::from(job.expiries) * INTERRUPT_BYTES,
+        _ => MAX_BYTES + timers * u64::from(job.expiries) * INTERRUPT_BYTES,
     }
 }
 

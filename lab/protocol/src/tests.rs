@@ -9,7 +9,7 @@ use trapline_abi::{Counter, Job, Op, OpSet, Stage, VERSION};
 use trapline_abi::{Interrupt, Record};
 use trapline_model::observed::{IdleWork, Outcome};
 
-const REQUESTED: OpSet = Op::Getpid.bit() | Op::PortOut.bit();
+const REQUESTED: OpSet = OpSet::of(&[Op::Getpid, Op::PortOut]);
 
 fn job() -> Job {
     Job {
@@ -262,7 +262,7 @@ fn records_out_of_sequence_are_problems_and_are_ignored() {
 #[test]
 fn first_sample_belongs_to_each_stage_of_a_start() {
     let job = Job {
-        run: Op::BootMain.bit(),
+        run: Op::BootMain.into(),
         ..job()
     };
     let mut decoder = GuestDecoder::new(&job);
@@ -341,7 +341,7 @@ fn second_start_of_a_guest_is_ignored() {
         sender: Sender::Image,
         ring: 0,
         memory: 1 << 20,
-        planned: 2,
+        planned: Op::Yield.into(),
     };
     let start = |count| {
         let records = [hello, begin(Op::Getpid), sample(Op::Getpid, 100, count)];
@@ -369,7 +369,7 @@ fn version_mismatch_is_reported() {
         sender: Sender::Image,
         ring: 0,
         memory: 0,
-        planned: 0,
+        planned: OpSet::EMPTY,
     };
     assert_eq!(decoder.version_mismatch(), None);
     decoder.console(&frame(&hello, 1), None, &mut NoProbe);
@@ -420,7 +420,7 @@ proptest! {
     }
 }
 
-const TIMERS: OpSet = Op::OwnTimer.bit() | Op::HostTimer.bit();
+const TIMERS: OpSet = OpSet::of(&[Op::OwnTimer, Op::HostTimer]);
 
 fn irq_job(expiries: u32) -> Job {
     Job {
@@ -618,7 +618,7 @@ fn disk_requests_are_decoded_up_to_the_requested_number() {
     use trapline_abi::block;
     let op = Op::Write4kSync;
     let job = Job {
-        run: op.bit() | Op::Getpid.bit(),
+        run: op | Op::Getpid,
         requests: 320,
         ..Job::EMPTY
     };

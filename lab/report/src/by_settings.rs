@@ -79,7 +79,7 @@ pub fn document(reports: &[Report]) -> Option<Document> {
     let is_plain = |report: &Report| {
         report.tables.is_empty()
             && report.optimisations.is_empty()
-            && report.operations & others == 0
+            && !report.operations.intersects(others)
     };
     if reports.len() < FEWEST || !reports.iter().all(is_plain) {
         return None;
@@ -214,7 +214,7 @@ pub(crate) mod tests {
         ];
         Report {
             overrides: settings.parse().unwrap(),
-            operations: Op::PortOut.bit() | Op::Cpuid.bit(),
+            operations: Op::PortOut | Op::Cpuid,
             summary: Summary {
                 cells,
                 ..Summary::default()

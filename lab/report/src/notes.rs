@@ -230,7 +230,7 @@ fn reasons<'a>(cells: &'a [Cell], reason: impl Fn(&'a Cell) -> Option<&'a String
     for cell in cells {
         if let Some(reason) = reason(cell) {
             let operations = by_reason.entry(reason).or_default();
-            *operations.entry(cell.environment).or_default() |= cell.op.bit();
+            *operations.entry(cell.environment).or_default() |= cell.op;
             order.push((cell.environment, cell.op, reason));
         }
     }
@@ -271,7 +271,7 @@ fn reason_of(
 /// Empty for all operations that the environment has cells of.
 fn describe_operations(cells: &[Cell], environment: EnvironmentId, set: OpSet) -> String {
     let of_environment = cells.iter().filter(|cell| cell.environment == environment);
-    let all = of_environment.fold(0, |all, cell| all | cell.op.bit());
+    let all: OpSet = of_environment.map(|cell| cell.op).collect();
     if set == all {
         String::new()
     } else {

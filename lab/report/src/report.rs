@@ -27,7 +27,7 @@ pub struct Report {
     pub summary: Summary,
     /// Environments that were asked for and could not be booted, with reasons.
     pub skips: Vec<(EnvironmentId, String)>,
-    /// Set of [`Op::bit`]: the operations that were asked for.
+    /// The operations that were asked for.
     pub operations: OpSet,
     /// Lateness of interrupts, if any were measured.
     pub interrupts: Vec<Interrupts>,
@@ -92,10 +92,9 @@ impl Report {
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = self.summary.cells.clone();
         for (environment, reason) in &self.skips {
-            for op in Op::ALL {
-                let asked = self.operations & op.bit() != 0;
+            for op in self.operations.iter() {
                 let known = |cell: &Cell| cell.environment == *environment && cell.op == op;
-                if asked && !cells.iter().any(known) {
+                if !cells.iter().any(known) {
                     cells.push(skipped(*environment, op, reason));
                 }
             }

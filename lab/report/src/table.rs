@@ -72,7 +72,7 @@ pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
 /// Returns the section of the figures of a clock, under the title of a table of the plan if there is one.
 type Builder = fn(&[Cell], Clock, Option<&file::Table>) -> Option<Section>;
 
-/// Returns the operations that have sections of their own, a set of [`Op::bit`].
+/// Returns the operations that have sections of their own.
 pub fn with_own_sections() -> OpSet {
     irq::operations() | populate::operations() | block::operations()
 }
@@ -86,12 +86,12 @@ pub fn sections_by(
 ) -> Vec<Section> {
     let others = with_own_sections();
     let tables = report.tables.iter();
-    match report.tables.is_empty() && report.operations & !others != 0 {
+    match report.tables.is_empty() && !report.operations.is_subset(others) {
         true => section(cells, clock, None).into_iter().collect(),
         false => tables
             .filter_map(|table| {
                 let rows = cells.iter();
-                let rows = rows.filter(|cell| table.operations & cell.op.bit() != 0);
+                let rows = rows.filter(|cell| table.operations.contains(cell.op));
                 section(&rows.cloned().collect::<Vec<_>>(), clock, Some(table))
             })
             .collect(),

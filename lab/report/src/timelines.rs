@@ -11,7 +11,7 @@ use trapline_stats::{BootTimeline, Cell};
 pub fn sections(report: &Report, _: &[Cell], clock: Clock) -> Vec<Section> {
     let all = report.summary.timelines.iter();
     let shown: Vec<&BootTimeline> = all.filter(|timeline| timeline.clock == clock).collect();
-    if shown.is_empty() || report.operations & Workload::Boot.set() == 0 {
+    if shown.is_empty() || !report.operations.intersects(Workload::Boot.set()) {
         return Vec::new();
     }
     vec![section(&shown, clock)]

@@ -88,7 +88,7 @@ fn a_page_of_everything_stays_small() {
     let summary = trapline_stats::summarise(&observations);
     let report = Report {
         summary,
-        operations: OpSet::MAX,
+        operations: OpSet::ALL,
         aa_control: Some(AaTest {
             config: EnvironmentId::KVM.into(),
             blocks: 10,
@@ -154,7 +154,7 @@ fn the_same_is_drawn_in_characters_for_any_terminal() {
     let summary = trapline_stats::summarise(&observations);
     let report = Report {
         summary,
-        operations: OpSet::MAX,
+        operations: OpSet::ALL,
         ..Report::default()
     };
     let studies = [page::Study {
@@ -196,7 +196,7 @@ fn simulated_machine_is_named_before_the_headline() {
     let observations = vec![observed];
     let report = Report {
         summary: trapline_stats::summarise(&observations),
-        operations: OpSet::MAX,
+        operations: OpSet::ALL,
         ..Report::default()
     };
     let text = page::page(&page::Source {

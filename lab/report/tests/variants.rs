@@ -10,7 +10,7 @@ fn with(variant: &str) -> Report {
         version: "1".to_owned(),
         overrides: variant.parse().unwrap(),
         skips: vec![(EnvironmentId::KVM, "no KVM".to_owned())],
-        operations: Op::PortOut.bit(),
+        operations: Op::PortOut.into(),
         ..Report::default()
     }
 }

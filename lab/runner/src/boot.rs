@@ -8,7 +8,6 @@ use crate::options::BootOptions;
 use crate::sink::ObservationSink;
 use crate::timeout::default_timeout;
 use std::path::PathBuf;
-use trapline_abi::Op;
 use trapline_environments::{EnvError, Environment, Facts, GuestImage, Limits};
 use trapline_model::{Config, Observation, Operation, Outcome, PlannedBoot};
 
@@ -103,9 +102,8 @@ fn is_missing(error: &EnvError) -> bool {
 
 /// Returns the observation of a boot in which nothing could be started.
 fn failed(boot: &PlannedBoot, facts: Facts, error: &EnvError) -> Observation {
-    let is_requested = |op: &Op| boot.job.selects(*op) || boot.boot_job.selects(*op);
-    let operations = Op::ALL.into_iter().filter(is_requested);
-    let operations = operations.map(|op| Operation {
+    let requested = boot.job.run | boot.boot_job.run;
+    let operations = requested.iter().map(|op| Operation {
         op,
         outcome: Outcome::Failed(error.with_remedy()),
     });

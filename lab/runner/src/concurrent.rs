@@ -25,17 +25,19 @@ pub fn check_concurrent(operations: OpSet, cpus: usize) -> Result<(), Failure> {
         | files::operations()
         | Workload::Net.set()
         | Workload::Smp.set();
-    match operations & shared {
-        0 if cpus < 2 => Err(Failure::usage(
+    if operations.intersects(shared) {
+        return Err(Failure::usage(
+            format!("--concurrent is not supported by {}", names::describe(operations & shared)),
+            "name other operations with --workload: memory bandwidth, interrupts, disks and CPUs of peers are shared",
+        ));
+    }
+    if cpus < 2 {
+        return Err(Failure::usage(
             "--concurrent needs one CPU per side: this process may use one",
             "leave it out: sequential boots need one CPU",
-        )),
-        0 => Ok(()),
-        shared => Err(Failure::usage(
-            format!("--concurrent is not supported by {}", names::describe(shared)),
-            "name other operations with --workload: memory bandwidth, interrupts, disks and CPUs of peers are shared",
-        )),
+        ));
     }
+    Ok(())
 }
 
 /// Runs the boots of each block concurrently.
@@ -102,16 +104,13 @@ mod tests {
 
     #[test]
     fn operations_that_share_a_resource_are_rejected() {
-        assert_eq!(
-            check_concurrent(Op::PortOut.bit() | Op::Getpid.bit(), 2),
-            Ok(())
-        );
+        assert_eq!(check_concurrent(Op::PortOut | Op::Getpid, 2), Ok(()));
         let failure =
             |operations, cpus| check_concurrent(operations, cpus).unwrap_err().to_string();
         let failures = [
-            failure(Op::Triad.bit() | Op::Getpid.bit(), 2),
-            failure(Op::OwnTimer.bit(), 2),
-            failure(Op::Getpid.bit(), 1),
+            failure(Op::Triad | Op::Getpid, 2),
+            failure(Op::OwnTimer.into(), 2),
+            failure(Op::Getpid.into(), 1),
         ];
         expect![[r#"
             --concurrent is not supported by stream/triad

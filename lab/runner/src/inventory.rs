@@ -165,7 +165,7 @@ impl Inventory {
 
     /// Returns why this host has no taps, if `operations` measure a network and it has none.
     pub fn without_taps(&self, operations: OpSet) -> Option<String> {
-        if operations & Workload::Net.set() == 0 || self.settings.recordings().is_some() {
+        if !operations.intersects(Workload::Net.set()) || self.settings.recordings().is_some() {
             return None;
         }
         let checked = trapline_environments::check_taps(&self.settings);

@@ -4,7 +4,7 @@ use crate::context::RunContext;
 use crate::inventory::Inventory;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{block, OpSet};
-use trapline_model::{irq, kernel_build, names, packets, request, Config, Request, EXACT_BOOTS};
+use trapline_model::{irq, kernel_build, names, packets, Config, Request, EXACT_BOOTS};
 use trapline_stats::history::SeriesSettings;
 use trapline_store::RunInfo;
 
@@ -81,7 +81,7 @@ pub fn describe(request: &Request) -> String {
     for option in request.overrides.options() {
         words.push_str(&format!(" {option}"));
     }
-    if request.operations & irq::operations() != 0 {
+    if request.operations.intersects(irq::operations()) {
         for (name, value) in request.irq.facts() {
             let word = format!(" --{} {value}", name.trim_start_matches("irq-"));
             // Xen's schedulers are options of the machine, too.
@@ -90,7 +90,7 @@ pub fn describe(request: &Request) -> String {
             }
         }
     }
-    if request.operations & block::operations() != 0 {
+    if request.operations.intersects(block::operations()) {
         let (mib, requests) = request.block.largest(&request.configs);
         words.push_str(&format!(" --size {mib}M --requests {requests}"));
     }
@@ -103,12 +103,12 @@ pub fn operations(words: &str) -> OpSet {
     if words.parse::<kernel_build::BuildRequest>().is_ok()
         || words.parse::<packets::PacketRequest>().is_ok()
     {
-        return 0;
+        return OpSet::EMPTY;
     }
     let mut words = words.split(' ').skip_while(|word| *word != "--workload");
     let list = words.nth(1);
     let selected = list.and_then(|list| names::operations(list).ok());
-    selected.unwrap_or_else(request::known_operations)
+    selected.unwrap_or(OpSet::ALL)
 }
 
 /// Returns a recorded request without its seed, which a run without one draws.
@@ -187,7 +187,7 @@ mod tests {
             configs: vec![EnvironmentId::HOST.into(), EnvironmentId::SIM_KVM.into()],
             ready: vec![],
             operations: names::operations("basic,exits/port-out").unwrap(),
-            named: 0,
+            named: OpSet::EMPTY,
             preset: Preset::Quick,
             boots: Some(3),
             exact_boots: 1,
@@ -213,11 +213,11 @@ mod tests {
         assert_eq!(text, format!("check --baseline a.json {words}"));
         assert_eq!(operations(&text), request.operations);
         assert_eq!(comparable(&stored(&check)), comparable(&stored(&request)));
+        assert_eq!(operations("of a later version"), OpSet::ALL);
         assert_eq!(
-            operations("of a later version"),
-            request::known_operations()
+            operations("kernel-build --env host --size mini"),
+            OpSet::EMPTY
         );
-        assert_eq!(operations("kernel-build --env host --size mini"), 0);
         let timers = Request {
             operations: irq::operations(),
             boots: None,

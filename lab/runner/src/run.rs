@@ -25,9 +25,10 @@ pub fn exact_request(configs: &[Config], operations: OpSet, inventory: &Inventor
         ready: configs.to_vec(),
         operations,
         // A whole workload names none of its operations.
-        named: match operations & populate::operations() == populate::operations() {
-            true => 0,
-            false => operations,
+        named: if populate::operations().is_subset(operations) {
+            OpSet::EMPTY
+        } else {
+            operations
         },
         overrides: inventory.overrides().clone(),
         ..Request::default()
@@ -179,10 +180,10 @@ pub fn begin(
 /// Records a request with the facts of its conditions.
 fn record(request: &Request, context: &RunContext<'_>) -> RecordedRequest {
     let mut recorded = RecordedRequest::of(request, context);
-    if request.operations & irq::operations() != 0 {
+    if request.operations.intersects(irq::operations()) {
         recorded.facts.extend(request.irq.facts());
     }
-    if request.operations & block::operations() != 0 {
+    if request.operations.intersects(block::operations()) {
         let (mib, _) = request.block.largest(&request.configs);
         // Other disks are in the memory of a simulated machine.
         let on_host = request.uses_seed();

@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
             context: context.with_files_of(&config.overrides),
             config,
             fetched: Components::new(),
-            operations: 0,
+            operations: OpSet::EMPTY,
             symbols: Symbols::default(),
         }
     }

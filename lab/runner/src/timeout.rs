@@ -24,20 +24,20 @@ pub fn default_timeout(boot: &PlannedBoot) -> Duration {
 
 /// Limit for a disk: each operation fills it and reads it back at 10 MB/s, and its requests take 10 s.
 fn disk(boot: &PlannedBoot) -> Duration {
-    let operations = (boot.job.run & block::operations()).count_ones();
+    let operations = (boot.job.run & block::operations()).len() as u32;
     let all = Duration::from_secs(u64::from(boot.job.disk_mib) / 10 + 10);
     all * operations
 }
 
 /// Limit for a large file: each operation reads or writes it some ten times, at 100 MB/s, as do those who prepare it.
 fn large_file(boot: &PlannedBoot) -> Duration {
-    let operations = boot.job.run & (Op::ReadLarge.bit() | Op::WriteLarge.bit());
-    Duration::from_secs(u64::from(boot.job.file_mib) / 10) * operations.count_ones()
+    let operations = boot.job.run & (Op::ReadLarge | Op::WriteLarge);
+    Duration::from_secs(u64::from(boot.job.file_mib) / 10) * operations.len() as u32
 }
 
 /// Limit for populating large regions.
 fn memory(boot: &PlannedBoot) -> Duration {
-    let large = (boot.job.run & populate::large()).count_ones() * boot.job.large_regions;
+    let large = (boot.job.run & populate::large()).len() as u32 * boot.job.large_regions;
     match boot.environment.clock().is_exact() {
         true => EXACT * large.min(8),
         false => Duration::from_secs(20) * large,
@@ -78,7 +78,7 @@ fn frames(job: &Job) -> u64 {
 /// guest takes no time, but a guest that is awake executes all of it.
 fn interrupts(boot: &PlannedBoot) -> Duration {
     let job = &boot.job;
-    let timers = u64::from((job.run & irq::operations()).count_ones());
+    let timers = (job.run & irq::operations()).len() as u64;
     let expiries = timers * u64::from(job.expiries);
     let all = expiries.saturating_mul(job.period);
     let idle = job.wait_mode == WaitMode::Halt && boot.conditions.loads.is_none();
@@ -92,11 +92,12 @@ fn interrupts(boot: &PlannedBoot) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trapline_abi::OpSet;
 
     #[test]
     fn streams_are_counted_in_frames() {
         let job = |ops: &[Op]| Job {
-            run: ops.iter().fold(0, |set, op| set | op.bit()),
+            run: OpSet::of(ops),
             batches: 12,
             ..Job::EMPTY
         };

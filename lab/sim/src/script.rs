@@ -23,7 +23,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Returns the time limit of a job: for timers, twice their duration in addition.
 pub fn timeout(job: &Job) -> Duration {
-    let timers = u64::from((job.run & irq::operations()).count_ones());
+    let timers = (job.run & irq::operations()).len() as u64;
     let expiries = timers * u64::from(job.expiries);
     TIMEOUT + Duration::from_nanos(expiries.saturating_mul(job.period).saturating_mul(2))
 }

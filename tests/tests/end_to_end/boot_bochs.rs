@@ -44,7 +44,7 @@ fn ticks(observation: &Observation) -> Vec<(Op, Vec<u64>)> {
 
 #[test]
 fn bare_machine_is_reproducible() {
-    let wanted = Op::Getpid.bit() | Op::PortOut.bit() | Op::SelfIpi.bit();
+    let wanted = Op::Getpid | Op::PortOut | Op::SelfIpi;
     let Some(first) = boot(EnvironmentId::SIM_VMX, wanted) else {
         return;
     };
@@ -56,7 +56,7 @@ fn bare_machine_is_reproducible() {
 #[test]
 #[ignore = "slow: make test-all"]
 fn image_in_kvm_is_reproducible() {
-    let wanted = Op::Cpuid.bit() | Op::Hypercall.bit() | Op::BootMain.bit();
+    let wanted = Op::Cpuid | Op::Hypercall | Op::BootMain;
     let Some(first) = boot(EnvironmentId::SIM_VMX_KVM, wanted) else {
         return;
     };
@@ -71,8 +71,8 @@ fn image_in_kvm_is_reproducible() {
 #[ignore = "slow: make test-all"]
 fn image_in_xen_is_measured_with_scheduler_and_share() {
     let id = EnvironmentId::SIM_VMX_XEN_PVH;
-    let of_xen = Op::XenHypercall.bit() | Op::EventChannel.bit() | Op::BootExit.bit();
-    let exits = Op::PortOut.bit() | Op::Cpuid.bit() | Op::Hypercall.bit();
+    let of_xen = Op::XenHypercall | Op::EventChannel | Op::BootExit;
+    let exits = Op::PortOut | Op::Cpuid | Op::Hypercall;
     let mut plan = planned(id, of_xen | exits);
     plan.guest.scheduling = Scheduling {
         sched: Sched::Xen(Scheduler::Credit),
@@ -105,7 +105,7 @@ fn image_in_xen_is_measured_with_scheduler_and_share() {
 #[test]
 #[ignore = "slow: make test-all"]
 fn image_in_xen_with_trapline_vmm_is_measured() {
-    let wanted = Op::PortOut.bit() | Op::MmioRead.bit() | Op::Cpuid.bit() | Op::BootExit.bit();
+    let wanted = Op::PortOut | Op::MmioRead | Op::Cpuid | Op::BootExit;
     if let Some(observation) = boot(EnvironmentId::SIM_VMX_XEN_TRAPLINE, wanted) {
         assert_eq!(ticks(&observation).len(), 4);
     }
@@ -117,7 +117,7 @@ fn exceeded_deadline_is_reported_and_ends_the_machine() {
     let Some(environment) = ready(EnvironmentId::SIM_VMX_LINUX, &settings) else {
         return;
     };
-    let plan = planned(EnvironmentId::SIM_VMX_LINUX, Op::Getpid.bit());
+    let plan = planned(EnvironmentId::SIM_VMX_LINUX, Op::Getpid);
     let patience = Duration::from_millis(500);
     let booted = observe(environment.as_ref(), &settings, &plan, patience).unwrap();
     assert!(

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 fn booted(fault: Fault) -> Option<Booted> {
     let settings = settings(&parts());
     let environment = ready(EnvironmentId::SIM_XEN_DOM0, &settings)?;
-    let mut plan = planned(EnvironmentId::SIM_XEN_DOM0, Op::Cpuid.bit());
+    let mut plan = planned(EnvironmentId::SIM_XEN_DOM0, Op::Cpuid);
     plan.job.fault = Some(fault);
     Some(observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap())
 }

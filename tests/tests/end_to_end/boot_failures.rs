@@ -30,7 +30,7 @@ fn with_agent(script: &str, patience: Duration) -> Booted {
     let directory = false_agent(script);
     let settings = settings(directory.path());
     let host = of(EnvironmentId::HOST, &settings);
-    let plan = planned(EnvironmentId::HOST, Op::Getpid.bit());
+    let plan = planned(EnvironmentId::HOST, Op::Getpid);
     observe(host.as_ref(), &settings, &plan, patience).unwrap()
 }
 
@@ -108,7 +108,7 @@ fn missing_part_is_named_before_and_at_the_launch() {
     let mut settings = settings(empty.path());
     settings.vmm = Some("sh {image} {cmdline}".parse().unwrap());
     let host = of(EnvironmentId::HOST, &settings);
-    let plan = planned(EnvironmentId::HOST, Op::Getpid.bit());
+    let plan = planned(EnvironmentId::HOST, Op::Getpid);
     let error = observe(host.as_ref(), &settings, &plan, PATIENCE).unwrap_err();
     assert!(
         error.to_string().starts_with("trapline-agent is not in"),
@@ -128,7 +128,7 @@ fn missing_or_invalid_qemu_is_named() {
     for program in ["/nonexistent/qemu", "/bin/true"] {
         settings.qemu = Some(program.into());
         let sim = of(EnvironmentId::SIM, &settings);
-        let plan = planned(EnvironmentId::SIM, Op::Getpid.bit());
+        let plan = planned(EnvironmentId::SIM, Op::Getpid);
         let error = observe(sim.as_ref(), &settings, &plan, PATIENCE).unwrap_err();
         assert!(error.to_string().contains(program), "{error}");
     }
@@ -155,7 +155,7 @@ fn invalid_image_is_rejected_in_every_environment() {
             let Some(environment) = ready(id, &settings) else {
                 continue;
             };
-            let plan = planned(id, Op::Getpid.bit());
+            let plan = planned(id, Op::Getpid);
             let patience = Duration::from_secs(10);
             let booted = observe(environment.as_ref(), &settings, &plan, patience).unwrap();
             assert!(booted.error.is_some(), "{id} ran {} bytes", bytes.len());
@@ -171,7 +171,7 @@ fn invalid_kernel_or_modules_are_named() {
     }
     let boot = |settings: &Settings| {
         let environment = of(EnvironmentId::SIM_LINUX, settings);
-        let plan = planned(EnvironmentId::SIM_LINUX, Op::Getpid.bit());
+        let plan = planned(EnvironmentId::SIM_LINUX, Op::Getpid);
         let booted = observe(environment.as_ref(), settings, &plan, PATIENCE);
         booted.map_or_else(|error| error, |booted| booted.error.unwrap())
     };

@@ -11,16 +11,11 @@ use trapline_tests::parts;
 /// Long enough for any guest of these tests on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-fn operations(workloads: &[Workload]) -> OpSet {
-    let all = workloads.iter().flat_map(|workload| workload.operations());
-    all.fold(0, |set, op| set | op.bit())
-}
-
 /// Boots `id`, if it is ready, and checks the invariants of its observation.
 fn whole(id: EnvironmentId) -> Option<Observation> {
     let settings = settings(&parts());
     let environment = ready(id, &settings)?;
-    let wanted = operations(&[Workload::Basic, Workload::Exits, Workload::Boot]);
+    let wanted = Workload::Basic.set() | Workload::Exits.set() | Workload::Boot.set();
     let plan = planned(id, wanted);
     let booted = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap();
     if let Some(trouble) = booted.error {
@@ -28,7 +23,7 @@ fn whole(id: EnvironmentId) -> Option<Observation> {
     }
     let observation = booted.observation;
     let reported = observation.operations.iter().map(|operation| operation.op);
-    assert_eq!(reported.fold(0, |set, op| set | op.bit()), wanted, "{id}");
+    assert_eq!(reported.collect::<OpSet>(), wanted, "{id}");
     for operation in &observation.operations {
         let reason = failure(&operation.outcome);
         assert_eq!(reason, None, "{id} {:?}", operation.op);

@@ -40,8 +40,7 @@ fn environment(settings: &Settings) -> Box<dyn Environment> {
 }
 
 fn boot(settings: &Settings) -> Observation {
-    let all = |set, workload: Workload| workload.operations().fold(set, |set, op| set | op.bit());
-    let operations = [Workload::Exits, Workload::Boot].into_iter().fold(0, all);
+    let operations = Workload::Exits.set() | Workload::Boot.set();
     let plan = planned(EnvironmentId::SIM_KVM, operations);
     let environment = environment(settings);
     let booted = observe(environment.as_ref(), settings, &plan, PATIENCE).unwrap();

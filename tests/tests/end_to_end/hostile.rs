@@ -115,7 +115,7 @@ fn assert_served(id: EnvironmentId, rounds: u32) {
         path,
         sha256: String::new(),
     };
-    let plan = planned(id, Op::Getpid.bit());
+    let plan = planned(id, Op::Getpid);
     let limits = Limits::timeout(Duration::from_secs(600));
     let booted = boot(environment.as_ref(), &image, &plan, &limits, &mut |_| ());
     let booted = booted.unwrap_or_else(|error| panic!("{id}: {error}"));

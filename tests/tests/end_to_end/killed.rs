@@ -53,7 +53,7 @@ struct Running {
 impl Running {
     fn start(backend: &str, disk: &Path) -> Self {
         let job = Job {
-            run: Op::Write4kFsync.bit(),
+            run: Op::Write4kFsync.into(),
             // More than any run has.
             batches: 1_000_000,
             console: Console::Frames,

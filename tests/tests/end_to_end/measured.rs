@@ -11,7 +11,7 @@ use trapline_tests::run::{has, Place};
 /// Environments of a default plan times operations of its workloads.
 fn cell_count() -> usize {
     let environments = EnvironmentId::all().filter(|id| id.is_default());
-    environments.count() * usual_operations().count_ones() as usize
+    environments.count() * usual_operations().len()
 }
 
 fn show(format: &str) -> String {

@@ -35,7 +35,7 @@ fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
     let plan = expand(&Request {
         configs: vec![id.into()],
         ready: vec![id.into()],
-        operations: Op::Getpid.bit(),
+        operations: Op::Getpid.into(),
         boots: Some(1),
         seed: 1,
         ..Request::default()

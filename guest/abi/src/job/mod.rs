@@ -119,7 +119,7 @@ pub struct Job {
 impl Job {
     /// Job without operations, all parameters at their defaults.
     pub const EMPTY: Job = Job {
-        run: 0,
+        run: OpSet::EMPTY,
         batches: 30,
         budget_ticks: u64::MAX,
         batch_ticks: 200_000,
@@ -155,7 +155,12 @@ impl Job {
 
     /// Returns true if `op` is to be measured.
     pub fn selects(&self, op: Op) -> bool {
-        self.run & op.bit() != 0
+        self.run.contains(op)
+    }
+
+    /// Returns true if an operation of `workload` is to be measured.
+    fn selects_any(&self, workload: Workload) -> bool {
+        self.run.intersects(workload.set())
     }
 
     /// Returns true if the guest is a Xen domain.
@@ -234,17 +239,16 @@ fn flag(value: &str) -> Option<bool> {
 /// Parses `basic,exits/port-out`; `none` is the empty set.
 fn parse_selection(text: &str) -> Option<OpSet> {
     if text == "none" {
-        return Some(0);
+        return Some(OpSet::EMPTY);
     }
-    text.split(',')
-        .try_fold(0, |set, name| Some(set | operations_named(name)?))
+    text.split(',').map(operations_named).collect()
 }
 
 /// Returns the operations of the workload `name`, or the operation `workload/name`.
 pub fn operations_named(name: &str) -> Option<OpSet> {
     match Workload::from_name(name) {
         Some(workload) => Some(workload.set()),
-        None => Op::from_path(name).map(Op::bit),
+        None => Op::from_path(name).map(OpSet::from),
     }
 }
 
@@ -272,7 +276,7 @@ impl fmt::Display for Job {
             " trapline.doubles={} trapline.passes={}",
             self.doubles, self.passes
         )?;
-        if self.run & Workload::Irq.set() != 0 {
+        if self.selects_any(Workload::Irq) {
             write!(
                 f,
                 " trapline.expiries={} trapline.period={} trapline.between={}",
@@ -281,17 +285,17 @@ impl fmt::Display for Job {
                 self.wait_mode.name()
             )?;
         }
-        if self.run & Workload::Populate.set() != 0 {
+        if self.selects_any(Workload::Populate) {
             write!(f, " trapline.large-regions={}", self.large_regions)?;
         }
-        let has_disk = self.run & (Workload::Block.set() | Workload::Files.set()) != 0;
+        let has_disk = self.selects_any(Workload::Block) || self.selects_any(Workload::Files);
         if let (Some(disk), true) = (self.disk, has_disk) {
             write!(f, " trapline.disk={disk}")?;
         }
-        if self.run & Workload::Files.set() != 0 {
+        if self.selects_any(Workload::Files) {
             write!(f, " trapline.file-mib={}", self.file_mib)?;
         }
-        if self.run & Workload::Block.set() != 0 {
+        if self.selects_any(Workload::Block) {
             let (mib, requests) = (self.disk_mib, self.requests);
             write!(f, " trapline.disk-mib={mib} trapline.requests={requests}")?;
         }
@@ -323,9 +327,8 @@ impl Job {
         if self.cpus != 1 {
             write!(f, " trapline.cpus={}", self.cpus)?;
         }
-        let is_selected = |workload: Workload| self.run & workload.set() != 0;
         let is_default = self.wake == WakePolicy::Halt;
-        if is_selected(Workload::Ipc) || is_selected(Workload::Smp) && !is_default {
+        if self.selects_any(Workload::Ipc) || self.selects_any(Workload::Smp) && !is_default {
             write!(f, " trapline.wake={}", self.wake)?;
         }
         if self.zeroing != Zeroing::Demand {
@@ -359,12 +362,12 @@ fn write_selection(set: OpSet, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut separator = "";
     for workload in Workload::ALL {
         let all = workload.set();
-        if set & all == all {
+        if all.is_subset(set) {
             write!(f, "{separator}{}", workload.name())?;
             separator = ",";
             continue;
         }
-        for op in workload.operations().filter(|op| set & op.bit() != 0) {
+        for op in (set & all).iter() {
             write!(f, "{separator}{}/{}", workload.name(), op.name())?;
             separator = ",";
         }

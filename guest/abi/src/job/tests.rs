@@ -11,12 +11,12 @@ const DEFAULTS: &str =
 fn a_job_is_equal_after_formatting_and_parsing() {
     let job = Job {
         run: operations_named("basic").unwrap()
-            | Op::PortOut.bit()
-            | Op::OwnTimer.bit()
-            | Op::Touch9.bit()
-            | Op::Read4k1.bit()
-            | Op::OpenFile.bit()
-            | Op::IpcWake.bit(),
+            | Op::PortOut
+            | Op::OwnTimer
+            | Op::Touch9
+            | Op::Read4k1
+            | Op::OpenFile
+            | Op::IpcWake,
         cpus: 2,
         wake: WakePolicy::Poll(50_000),
         zeroing: Zeroing::IdleNonTemporal,
@@ -74,9 +74,9 @@ fn a_job_is_equal_after_formatting_and_parsing() {
 fn every_policy_of_waiting_is_sent_with_the_workloads_of_several_cpus() {
     use WakePolicy::{Halt, HaltPoll, IdlePoll, Mwait, Poll};
     for wake in [Halt, Poll(7), Mwait, HaltPoll, IdlePoll] {
-        for run in [Op::IpcItem.bit(), Op::SmpPairs.bit()] {
+        for op in [Op::IpcItem, Op::SmpPairs] {
             let job = Job {
-                run,
+                run: op.into(),
                 wake,
                 ..Job::EMPTY
             };
@@ -84,7 +84,7 @@ fn every_policy_of_waiting_is_sent_with_the_workloads_of_several_cpus() {
         }
     }
     let smp = Job {
-        run: Op::SmpPairs.bit(),
+        run: Op::SmpPairs.into(),
         ..Job::EMPTY
     };
     assert!(!smp.to_string().contains("trapline.wake"));

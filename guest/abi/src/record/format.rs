@@ -2,7 +2,7 @@
 
 use super::{Channel, Counter, Record, Sender, Stage};
 use crate::codec::{Error, Reader, Writer};
-use crate::operation::Op;
+use crate::operation::{Op, OpSet};
 use crate::{block, interrupt};
 
 impl Record<'_> {
@@ -104,7 +104,7 @@ impl Record<'_> {
                 out.byte(sender as u8)?;
                 out.byte(ring)?;
                 out.number(memory)?;
-                out.wide(planned)
+                out.wide(planned.words())
             }
             Self::Stage { stage, at } => {
                 out.byte(stage as u8)?;
@@ -157,7 +157,7 @@ impl<'a> Record<'a> {
                 sender: Sender::from_number(input.byte()?)?,
                 ring: input.byte()?,
                 memory: input.number()?,
-                planned: input.wide()?,
+                planned: OpSet::from_words(input.wide()?),
             },
             2 => Self::Stage {
                 stage: Stage::from_number(input.byte()?)?,

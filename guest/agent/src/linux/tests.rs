@@ -27,9 +27,7 @@ fn small() -> Job {
         Workload::Stream,
         Workload::Exits,
     ];
-    let run = workloads
-        .into_iter()
-        .fold(0, |set, workload| set | workload.set());
+    let run = workloads.into_iter().map(Workload::set).collect();
     let sizes = Job {
         blocks: 16,
         pages: 1024,
@@ -56,17 +54,17 @@ fn every_operation_is_measured_or_skipped_with_a_reason() {
             *ends.entry(kind).or_insert(0) += 1;
         }
     }
-    let asked = small().run.count_ones();
+    let asked = small().run.len();
     let needs_machine = |op: &Op| !matches!(op.need(), Need::Nothing | Need::Timer);
     let skipped = Workload::Exits.operations().filter(needs_machine).count();
     assert_eq!(ends["Skip"], skipped);
-    assert_eq!(ends["End"], asked as usize - skipped);
+    assert_eq!(ends["End"], asked - skipped);
 }
 
 #[test]
 fn hello_is_the_first_record_and_done_the_last() {
     let said = records(&Job {
-        run: Op::Getpid.bit(),
+        run: Op::Getpid.into(),
         batches: 2,
         ..Job::EMPTY
     });
@@ -93,11 +91,11 @@ fn semaphores_between_threads_are_measured_and_mwait_is_skipped() {
         let of_kind = records.iter().filter(|record| record.starts_with(kind));
         of_kind.count()
     };
-    let all = job.run.count_ones() as usize;
+    let all = job.run.len();
     let measured = match affinity().map(|cpus| allowed(&cpus).len()) {
         Some(2..) => all,
         // Two threads of `ipc` share a CPU.
-        _ => Workload::Ipc.set().count_ones() as usize,
+        _ => Workload::Ipc.set().len(),
     };
     let counts = ["End {", "Sample {", "Skip {"].map(|kind| count(&job, kind));
     assert_eq!(counts, [measured, measured * 3, all - measured]);

@@ -165,7 +165,7 @@ fn pci(bus: FakeBus, structures: Structures) -> Result<Pci<FakeBus>, Reason> {
 /// Performs a transfer. Returns its requests and whether they were polled.
 fn run(bus: &FakeBus, op: Op) -> Result<(Vec<DiskRequest>, bool), Reason> {
     let job = Job {
-        run: op.bit(),
+        run: op.into(),
         disk_mib: 2,
         requests: 256,
         ..Job::EMPTY

@@ -21,7 +21,7 @@ struct Setup {
 
 fn job(op: Op) -> Job {
     Job {
-        run: op.bit(),
+        run: op.into(),
         disk_mib: 2,
         requests: 256,
         ..Job::EMPTY

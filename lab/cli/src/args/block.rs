@@ -44,9 +44,9 @@ impl BlockArgs {
     /// Returns the operations to measure, and those that are named.
     pub fn operations(&self) -> (OpSet, OpSet) {
         match self.chosen.as_slice() {
-            [] => (operations(), 0),
+            [] => (operations(), OpSet::EMPTY),
             chosen => {
-                let named = chosen.iter().fold(0, |set, op| set | op.bit());
+                let named = OpSet::of(chosen);
                 (named, named)
             }
         }
@@ -116,9 +116,12 @@ mod tests {
 
     #[test]
     fn requests_are_chosen_by_name() {
-        assert_eq!(parsed(&[]).unwrap().operations(), (operations(), 0));
+        assert_eq!(
+            parsed(&[]).unwrap().operations(),
+            (operations(), OpSet::EMPTY)
+        );
         let two = parsed(&["--op", "read-4k-1,write-4k-sync"]).unwrap();
-        let set = Op::Read4k1.bit() | Op::Write4kSync.bit();
+        let set = Op::Read4k1 | Op::Write4kSync;
         assert_eq!(two.operations(), (set, set));
         assert!(parsed(&["--op", "read-8k-1"]).is_err());
     }

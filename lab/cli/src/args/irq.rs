@@ -106,8 +106,8 @@ impl Timer {
     /// Returns the operations of this timer.
     pub fn operations(self) -> OpSet {
         match self {
-            Self::Own => Op::OwnTimer.bit(),
-            Self::Host => Op::HostTimer.bit(),
+            Self::Own => Op::OwnTimer.into(),
+            Self::Host => Op::HostTimer.into(),
             Self::Both => irq::operations(),
         }
     }

@@ -57,8 +57,7 @@ pub fn selected(workloads: &[String]) -> (OpSet, OpSet) {
     // The parser accepts known names only.
     let union = |is_wanted: &dyn Fn(&str) -> bool| {
         let names = workloads.iter().filter(|name| is_wanted(name));
-        let sets = names.filter_map(|name| names::operations(name).ok());
-        sets.fold(0, |all, set| all | set)
+        names.flat_map(|name| names::operations(name)).collect()
     };
     let operations = match workloads {
         [] => usual_operations(),

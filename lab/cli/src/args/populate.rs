@@ -35,7 +35,7 @@ impl PopulateArgs {
     /// Returns the operations to measure, and those that are named.
     pub fn operations(&self) -> (OpSet, OpSet) {
         match self.orders.as_slice() {
-            [] => (populate::operations(), 0),
+            [] => (populate::operations(), OpSet::EMPTY),
             orders => {
                 let named = populate::of_orders(orders);
                 (named, named)
@@ -118,7 +118,7 @@ mod tests {
     fn only_known_orders_are_accepted() {
         assert_eq!(
             parsed(&[]).unwrap().operations(),
-            (populate::operations(), 0)
+            (populate::operations(), OpSet::EMPTY)
         );
         for order in ORDERS {
             let args = parsed(&["--order", &order.to_string()]).unwrap();

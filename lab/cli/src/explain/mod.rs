@@ -14,7 +14,7 @@ use crate::terminal;
 use clap::ValueEnum;
 use page::{Explained, Page};
 use std::collections::BTreeSet;
-use trapline_abi::{Op, Workload};
+use trapline_abi::{Op, OpSet, Workload};
 use trapline_environments::debug_files::DebugFiles;
 use trapline_environments::Settings;
 use trapline_model::{names, Clock, Config, EnvironmentId, Outcome, EXACT_BOOTS};
@@ -42,8 +42,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Status, Failure> {
         lines: args.lines,
         boots: args.exact_options.exact_boots.unwrap_or(EXACT_BOOTS),
     };
-    let set = operations.iter().fold(0, |set, op| set | op.bit());
-    let mut counted = profiler.profile(&args.configs, set)?;
+    let mut counted = profiler.profile(&args.configs, OpSet::of(&operations))?;
     if args.lines {
         let shown = |profile: &Profile| shown(profile, args.format);
         profiler.add_source_lines(&mut counted.profiles, shown)?;
@@ -209,9 +208,8 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
         ));
     }
     // The parser accepts known names only.
-    let set = names::operations(&args.operation).unwrap_or(0);
-    let chosen = Op::ALL.into_iter().filter(|op| set & op.bit() != 0);
-    let operations: Vec<_> = chosen.filter(|op| has_profile(*op)).collect();
+    let chosen = names::operations(&args.operation).unwrap_or_default();
+    let operations: Vec<_> = chosen.iter().filter(|op| has_profile(*op)).collect();
     for environment in args.environments().filter(|id| !id.has_detailed_profiles()) {
         check_coarse(environment, &operations)?;
     }

@@ -28,7 +28,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let _ = (transcript.last_words(), transcript.doing(), transcript.flooded());
     let account = transcript.finish("the guest was never there");
-    assert_eq!(account.operations.len(), job.run.count_ones() as usize);
+    assert_eq!(account.operations.len(), job.run.len());
     assert!(account.log.len() as u64 <= MOST_BYTES);
 });
 

@@ -16,7 +16,7 @@ pub fn co_tenant_job(job: &Job, expiries: u32) -> Job {
         false => Op::HostTimer,
     };
     Job {
-        run: timer.bit(),
+        run: timer.into(),
         expiries,
         ..*job
     }
@@ -48,12 +48,12 @@ mod tests {
         let own = co_tenant_job(&job, 99);
         assert_eq!(
             (own.run, own.expiries, own.period),
-            (Op::OwnTimer.bit(), 99, 7)
+            (Op::OwnTimer.into(), 99, 7)
         );
         let host = Job {
-            run: Op::HostTimer.bit(),
+            run: Op::HostTimer.into(),
             ..job
         };
-        assert_eq!(co_tenant_job(&host, 1).run, Op::HostTimer.bit());
+        assert_eq!(co_tenant_job(&host, 1).run, Op::HostTimer.into());
     }
 }

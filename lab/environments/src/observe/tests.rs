@@ -5,11 +5,13 @@ use trapline_abi::interrupt::{pack, MAX_PACKED};
 use trapline_abi::{Job, Record};
 use trapline_protocol::{GuestDecoder, Hello, Lateness, NoProbe, Window};
 
-const BOOT: OpSet = Op::BootCreated.bit()
-    | Op::BootEntry.bit()
-    | Op::BootMain.bit()
-    | Op::BootSample.bit()
-    | Op::BootExit.bit();
+const BOOT: OpSet = OpSet::of(&[
+    Op::BootCreated,
+    Op::BootEntry,
+    Op::BootMain,
+    Op::BootSample,
+    Op::BootExit,
+]);
 
 fn frames(records: &[(Record<'_>, u64)]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -191,7 +193,7 @@ fn interrupted(offset: ClockOffset, with_offset: bool) -> Outcome {
     };
     let packed = &buffer[..used];
     let job = Job {
-        run: op.bit(),
+        run: op.into(),
         ..Job::EMPTY
     };
     let mut decoder = GuestDecoder::new(&job);
@@ -263,7 +265,7 @@ fn windows_are_reported_in_units_of_the_clock() {
         of: 4,
         lateness: Some(Lateness { mean, p99, max }),
     };
-    let mut recorder = Recorder::new(info, 0, Facts::new(), &mut report);
+    let mut recorder = Recorder::new(info, OpSet::EMPTY, Facts::new(), &mut report);
     recorder.progress(Progress::Window(window(100, 200, 400)));
     assert_eq!(reported, [Progress::Window(window(50, 100, 200))]);
 }

@@ -78,7 +78,7 @@ pub trait Contents {
         }
         let custom = self.guest_kind().custom;
         // To read the memory takes time, which would be a part of the stages of a start.
-        let is_start = job.run & !Workload::Boot.set() == 0;
+        let is_start = job.run.is_subset(Workload::Boot.set());
         if !is_start && (custom.is_some() || self.asks_offset()) {
             script.report_memory();
         }

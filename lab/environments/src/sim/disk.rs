@@ -11,7 +11,7 @@ pub const MACHINE_DISK: &str = "memdisk";
 
 /// Returns whether `job` measures a disk.
 pub fn is_measured(job: &Job) -> bool {
-    job.run & block::operations() != 0
+    job.run.intersects(block::operations())
 }
 
 /// Disk with files, which is in the initramfs of the machine.

@@ -21,7 +21,7 @@ use crate::left_out::{self, LeftOut};
 use crate::overrides::Overrides;
 use crate::populate;
 use crate::preset::Sizes;
-use crate::request::{known_operations, Request};
+use crate::request::Request;
 use crate::scheduling::Scheduling;
 use trapline_abi::{files, Job, OpSet, Workload};
 
@@ -91,7 +91,7 @@ pub struct PlannedBoot {
 impl PlannedBoot {
     /// Returns whether the first launch measures anything.
     pub fn measures(&self) -> bool {
-        self.job.run != 0
+        !self.job.run.is_empty()
     }
 
     /// Returns why the environment supports neither conditions nor scheduling of the boot, with the remedy.
@@ -120,7 +120,7 @@ pub fn expand(request: &Request) -> Plan {
         wall.extend(control(request, &wall));
     }
     let mut boots = Vec::new();
-    if request.operations != 0 {
+    if !request.operations.is_empty() {
         insn_blocks(request, &insn, &mut boots);
         wall_blocks(request, &wall, &mut boots);
     }
@@ -159,7 +159,7 @@ fn with_work(request: &Request, ready: Vec<Config>) -> (Vec<Config>, Vec<(Config
     planned.retain(|config| {
         let left_out = left_out(request, config);
         let nothing_left = left_out::union(&left_out) == request.operations;
-        let is_idle = nothing_left && request.operations != 0;
+        let is_idle = nothing_left && !request.operations.is_empty();
         if is_idle {
             let reasons: Vec<_> = left_out
                 .into_iter()
@@ -180,7 +180,7 @@ fn left_out(request: &Request, config: &Config) -> Vec<LeftOut> {
     let environment = config.environment;
     let unsupported = request.overrides.unsupported_options(environment);
     match unsupported.or_else(|| too_small(request, config)) {
-        Some(_) if operations == 0 => Vec::new(),
+        Some(_) if operations.is_empty() => Vec::new(),
         Some(reason) => vec![LeftOut { operations, reason }],
         None => {
             let mut all = left_out::of(environment, request.preset, operations, named);
@@ -201,7 +201,7 @@ fn without_tap(
 ) -> Option<LeftOut> {
     let operations = request.operations & guest.operations_over_tap();
     let reason = request.without_taps.clone()?;
-    let is_left_out = operations != 0 && environment.has_host_tap();
+    let is_left_out = !operations.is_empty() && environment.has_host_tap();
     is_left_out.then_some(LeftOut { operations, reason })
 }
 
@@ -236,9 +236,10 @@ fn wall_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoo
 }
 
 fn wall_boots(request: &Request) -> u32 {
-    let usual = match request.operations & !irq::operations() {
-        0 => 1,
-        _ => request.preset.boots(),
+    let usual = if request.operations.is_subset(irq::operations()) {
+        1
+    } else {
+        request.preset.boots()
     };
     request.boots.unwrap_or(usual)
 }
@@ -246,8 +247,11 @@ fn wall_boots(request: &Request) -> u32 {
 /// Returns the operations of a boot.
 fn operations(request: &Request, replicate: u32, purpose: Purpose) -> OpSet {
     let is_again = purpose == Purpose::Replicate && replicate > 0 && request.boots.is_none();
-    let left_out = if is_again { irq::operations() } else { 0 };
-    request.operations & known_operations() & !left_out
+    if is_again {
+        request.operations - irq::operations()
+    } else {
+        request.operations
+    }
 }
 
 /// Adds the boots of exact clocks, whose blocks have the numbers after those of the wall clock.
@@ -274,7 +278,7 @@ fn file_mib(environment: EnvironmentId) -> u32 {
 
 /// Returns the guest with the devices that `operations` need. Workload `block` uses `disk_mib` of a disk.
 fn with_devices(guest: GuestConfig, operations: OpSet, disk_mib: u32) -> GuestConfig {
-    let needs = |set: OpSet| operations & set != 0;
+    let needs = |set| operations.intersects(set);
     let (disk_mib, file_mib) = match needs(files::operations()) {
         true => (files::disk_mib(guest.file_mib), guest.file_mib),
         false if needs(trapline_abi::block::operations()) => (disk_mib, 0),
@@ -303,15 +307,14 @@ fn boot(
         overrides,
     } = config.clone();
     let sizes = Sizes::of(environment, request.preset);
-    let of_boot = Workload::Boot
-        .operations()
-        .fold(0, |set, op| set | op.bit());
+    let of_boot = Workload::Boot.set();
     let left_out = left_out(request, config);
-    let operations = operations(request, replicate, purpose) & !left_out::union(&left_out);
+    let operations = operations(request, replicate, purpose) - left_out::union(&left_out);
     let boot_operations = operations & of_boot;
-    let (conditions, scheduling) = match operations & irq::operations() {
-        0 => (Conditions::default(), Scheduling::DEFAULT),
-        _ => (request.irq.conditions.clone(), request.irq.scheduling),
+    let (conditions, scheduling) = if operations.intersects(irq::operations()) {
+        (request.irq.conditions.clone(), request.irq.scheduling)
+    } else {
+        (Conditions::default(), Scheduling::DEFAULT)
     };
     let guest = GuestConfig {
         scheduling,
@@ -337,11 +340,11 @@ fn boot(
             disk_mib,
             file_mib,
             requests: request.block.requests(environment),
-            ..sizes.job(operations & !of_boot)
+            ..sizes.job(operations - of_boot)
         },
         boot_job: sizes.job(boot_operations),
         boot_launches: match guest.guests {
-            _ if boot_operations == 0 => 0,
+            _ if boot_operations.is_empty() => 0,
             1 => sizes.boot_launches,
             // Each has a start of every guest.
             _ => 1,

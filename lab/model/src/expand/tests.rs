@@ -32,8 +32,8 @@ prop_compose! {
         Request {
             configs,
             ready,
-            operations: operations.iter().fold(0, |set, op| set | op.bit()),
-            named: 0,
+            operations: OpSet::of(&operations),
+            named: OpSet::EMPTY,
             preset: if full { Preset::Full } else { Preset::Quick },
             boots,
             exact_boots,
@@ -52,7 +52,7 @@ fn everything(seed: u64) -> Request {
     Request {
         configs: EnvironmentId::BUILT_IN.map(Config::new).to_vec(),
         ready: EnvironmentId::BUILT_IN.map(Config::new).to_vec(),
-        operations: known_operations(),
+        operations: OpSet::ALL,
         boots: Some(8),
         seed,
         ..Request::default()
@@ -60,11 +60,13 @@ fn everything(seed: u64) -> Request {
 }
 
 fn has_work(request: &Request, config: &Config) -> bool {
-    request.operations & !left_out::union(&left_out(request, config)) != 0
+    !request
+        .operations
+        .is_subset(left_out::union(&left_out(request, config)))
 }
 
 fn boots_wanted(request: &Request) -> u32 {
-    let only_irq = request.operations & !irq::operations() == 0;
+    let only_irq = request.operations.is_subset(irq::operations());
     let usual = if only_irq { 1 } else { request.preset.boots() };
     request.boots.unwrap_or(usual)
 }
@@ -97,7 +99,7 @@ proptest! {
             block.sort();
             prop_assert_eq!(&*block, &wanted);
         }
-        if !wanted.is_empty() && request.operations != 0 {
+        if !wanted.is_empty() && !request.operations.is_empty() {
             let blocks_wanted = boots_wanted(&request);
             prop_assert_eq!(blocks.len(), blocks_wanted as usize);
         }
@@ -110,11 +112,11 @@ proptest! {
         for boot in &plan.boots {
             boots.entry(boot.config()).or_default().push(boot);
             let once = boot.replicate > 0 && request.boots.is_none() && !boot.environment.clock().is_exact();
-            let asked = if once { request.operations & !irq::operations() } else { request.operations };
-            let expected = asked & !left_out::union(&boot.left_out);
+            let asked = if once { request.operations - irq::operations() } else { request.operations };
+            let expected = asked - left_out::union(&boot.left_out);
             prop_assert_eq!(boot.job.run | boot.boot_job.run, expected);
-            prop_assert_eq!(boot.job.run & boot.boot_job.run, 0);
-            let boots = boot.boot_job.run != 0 && boot.environment.has_boot();
+            prop_assert!(!boot.job.run.intersects(boot.boot_job.run));
+            let boots = !boot.boot_job.run.is_empty() && boot.environment.has_boot();
             prop_assert_eq!(boot.boot_launches > 0, boots);
         }
         for id in all() {
@@ -122,8 +124,8 @@ proptest! {
             let ready = request.ready.contains(&id);
             prop_assert_eq!(plan.left_out.contains(&id), asked && !ready);
             let idle = plan.without_work.iter().any(|(idle, _)| idle == &id);
-            prop_assert_eq!(idle, asked && ready && request.operations != 0 && !has_work(&request, &id));
-            let planned = asked && ready && request.operations != 0 && !idle;
+            prop_assert_eq!(idle, asked && ready && !request.operations.is_empty() && !has_work(&request, &id));
+            let planned = asked && ready && !request.operations.is_empty() && !idle;
             let expected = match id.environment.clock() {
                 _ if !planned => 0,
                 Clock::Wall => boots_wanted(&request),
@@ -285,12 +287,12 @@ fn the_large_file_has_the_size_of_the_setting_and_fits_the_disk() {
         let guest = plan.boots[0].guest;
         (plan.boots[0].job.file_mib, guest.file_mib, guest.disk_mib)
     };
-    let writes = Op::WriteLarge.bit();
+    let writes = Op::WriteLarge.into();
     assert_eq!(sizes("kvm:file-mib=1024", writes), (1024, 1024, 1072));
     assert_eq!(sizes("kvm", writes), (64, 64, 82));
     assert_eq!(sizes("sim/kvm", writes), (8, 8, 24));
-    assert_eq!(sizes("kvm:file-mib=1024", Op::Read4k1.bit()).2, 256);
-    assert_eq!(sizes("kvm:file-mib=1024", Op::Getpid.bit()), (1024, 0, 0));
+    assert_eq!(sizes("kvm:file-mib=1024", Op::Read4k1.into()).2, 256);
+    assert_eq!(sizes("kvm:file-mib=1024", Op::Getpid.into()), (1024, 0, 0));
     let error = "sim/kvm:file-mib=16".parse::<Config>().unwrap_err();
     assert!(
         error.to_string().contains("not supported by sim/kvm"),
@@ -302,7 +304,7 @@ fn the_large_file_has_the_size_of_the_setting_and_fits_the_disk() {
 fn interrupts_are_measured_in_the_first_boot_unless_a_number_of_boots_is_given() {
     let asked = Request {
         boots: None,
-        operations: known_operations(),
+        operations: OpSet::ALL,
         ..everything(1)
     };
     let of = |request: &Request, id| -> Vec<bool> {
@@ -325,12 +327,12 @@ fn interrupts_are_measured_in_the_first_boot_unless_a_number_of_boots_is_given()
         ..asked
     };
     assert_eq!(of(&alone, EnvironmentId::KVM), [true]);
-    assert_eq!(usual_operations() & irq::operations(), 0);
+    assert!(!usual_operations().intersects(irq::operations()));
 }
 
 #[test]
 fn network_without_taps_is_measured_on_simulated_machines_only() {
-    let operations = Op::TcpPing.bit() | Op::PortOut.bit();
+    let operations = Op::TcpPing | Op::PortOut;
     let configs = [
         EnvironmentId::HOST,
         EnvironmentId::KVM,
@@ -363,7 +365,7 @@ fn cards_and_taps_of_guests_follow_path_and_peer() {
         let plan = expand(&Request {
             configs: vec![EnvironmentId::KVM.into()],
             ready: vec![EnvironmentId::KVM.into()],
-            operations: operation.bit() | Op::PortOut.bit(),
+            operations: operation | Op::PortOut,
             overrides,
             boots: Some(1),
             without_taps: Some("no taps".to_owned()),

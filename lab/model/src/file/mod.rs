@@ -37,7 +37,7 @@ pub struct Study {
     pub about: String,
     /// Configurations.
     pub configs: Vec<Config>,
-    /// Set of [`Op::bit`].
+    /// Operations to measure.
     pub operations: OpSet,
     /// The subset that is named individually.
     pub named: OpSet,
@@ -70,7 +70,7 @@ pub struct Study {
 pub struct Table {
     /// Title.
     pub title: String,
-    /// Set of [`Op::bit`]: its rows.
+    /// Its rows.
     pub operations: OpSet,
 }
 
@@ -279,7 +279,7 @@ impl Reader<'_> {
     }
 
     fn operations(&self, workloads: &[Spanned<String>]) -> Result<(OpSet, OpSet), InvalidFile> {
-        let (mut all, mut named) = (0, 0);
+        let (mut all, mut named) = (OpSet::EMPTY, OpSet::EMPTY);
         for name in workloads {
             let set = self.each(name, names::operations)?;
             all |= set;
@@ -288,7 +288,7 @@ impl Reader<'_> {
             }
         }
         Ok(match workloads {
-            [] => (usual_operations(), 0),
+            [] => (usual_operations(), OpSet::EMPTY),
             _ => (all, named),
         })
     }
@@ -365,10 +365,10 @@ impl Reader<'_> {
     fn tables(&self, written: &[WrittenTable], measured: OpSet) -> Result<Vec<Table>, InvalidFile> {
         let mut tables = Vec::new();
         for table in written {
-            let mut operations = 0;
+            let mut operations = OpSet::EMPTY;
             for name in &table.operations {
                 let set = self.each(name, names::operations)?;
-                if set & !measured != 0 {
+                if !set.is_subset(measured) {
                     let what = format!("'{}' is not among the workloads above", name.get_ref());
                     return Err(self.bad(name.span().start, what));
                 }

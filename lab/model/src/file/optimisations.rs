@@ -52,8 +52,8 @@ impl Reader<'_> {
         };
         let each = |it: &Written| {
             let (name, at) = (it.operation.get_ref(), it.operation.span().start);
-            let op = Op::ALL.into_iter().find(|op| names::path(*op) == *name);
-            let op = op.filter(|op| measured & op.bit() != 0).ok_or_else(|| {
+            let op = measured.iter().find(|op| names::path(*op) == *name);
+            let op = op.ok_or_else(|| {
                 self.bad(
                     at,
                     format!("'{name}' is not an operation of the workloads above"),

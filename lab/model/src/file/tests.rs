@@ -45,8 +45,8 @@ fn a_plan_is_read_whole() {
         "kvm/linux:cpus=2,memory=1024M",
     ];
     assert_eq!(names, expected);
-    assert_eq!(study.operations, Workload::Basic.set() | Op::PortOut.bit());
-    assert_eq!(study.named, Op::PortOut.bit());
+    assert_eq!(study.operations, Workload::Basic.set() | Op::PortOut);
+    assert_eq!(study.named, Op::PortOut.into());
     assert_eq!(
         (study.preset, study.boots, study.seed),
         (Preset::Full, Some(12), Some(7))
@@ -59,10 +59,7 @@ fn a_plan_is_read_whole() {
     };
     assert_eq!(optimisation.op, Op::Getpid);
     assert_eq!(optimisation.without, study.configs[1]);
-    assert_eq!(
-        study.tables[0].operations,
-        Op::Yield.bit() | Op::Getpid.bit()
-    );
+    assert_eq!(study.tables[0].operations, Op::Yield | Op::Getpid);
 }
 
 #[test]

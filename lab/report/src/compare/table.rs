@@ -31,7 +31,7 @@ pub fn parts(compare: &CompareReport) -> (Vec<Note>, Vec<Section>) {
     sections.push(summary);
     let mut undecided = Section::new("Not compared", "");
     for (reason, operations) in compare.undecided() {
-        let set = operations.iter().fold(0, |set, op| set | op.bit());
+        let set = operations.into_iter().collect();
         undecided.note(Marker::Subject(names::describe(set)), &reason, Look::Plain);
     }
     if !undecided.blocks.is_empty() {

@@ -13,7 +13,7 @@ use trapline_stats::BootTimeline;
 /// Returns `None` unless operations of booting were asked for and have timelines.
 pub fn section(context: &Context<'_>) -> Option<Section> {
     let report = context.report();
-    let is_requested = report.operations & Workload::Boot.set() != 0;
+    let is_requested = report.operations.intersects(Workload::Boot.set());
     if !is_requested || report.summary.timelines.is_empty() {
         return None;
     }

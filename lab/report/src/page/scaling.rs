@@ -111,7 +111,7 @@ mod tests {
             .map(|(id, time)| measured(id, Op::SmpPairs, figure(time)));
         let report = Report {
             overrides: settings.parse().unwrap(),
-            operations: Op::SmpPairs.bit(),
+            operations: Op::SmpPairs.into(),
             summary: Summary {
                 cells: cells.collect(),
                 ..Summary::default()

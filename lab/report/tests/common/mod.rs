@@ -402,6 +402,6 @@ pub fn report() -> Report {
              fetches one, or name yours with --kernel FILE --modules DIR"
                 .into(),
         )],
-        operations: Op::Getpid.bit() | Op::PortOut.bit() | Op::BootMain.bit(),
+        operations: Op::Getpid | Op::PortOut | Op::BootMain,
     }
 }

@@ -35,7 +35,7 @@ pub struct Bench<'a> {
     pub files: Vec<PathBuf>,
     /// Environments to measure.
     pub environments: Vec<EnvironmentId>,
-    /// Operations to measure, a set of [`trapline_abi::Op::bit`].
+    /// Operations to measure.
     pub operations: OpSet,
     /// Receives the observations.
     pub store: Store,
@@ -292,7 +292,7 @@ fn same_programs(first: &Commit, last: &Commit) -> Failure {
 }
 
 fn baseline(summary: &Summary) -> Baseline {
-    Baseline::new(summary, 0, env!("CARGO_PKG_VERSION"))
+    Baseline::new(summary, OpSet::EMPTY, env!("CARGO_PKG_VERSION"))
 }
 
 fn trial(sought: &Row, row: Option<&Row>) -> (Trial, String) {

@@ -71,8 +71,7 @@ pub struct Profiler<'a> {
 }
 
 impl Profiler<'_> {
-    /// Runs `configs` and returns the profiles of `operations`, a set of
-    /// [`trapline_abi::Op::bit`].
+    /// Runs `configs` and returns the profiles of `operations`.
     ///
     /// # Errors
     /// QEMU cannot load the plugin, an environment cannot be run, the run is cancelled, or
@@ -139,7 +138,7 @@ impl Profiler<'_> {
             let windows = |run: &&Observation| counters.take(&config, run.replicate).map(split);
             let windows = runs.iter().map(windows).collect::<Result<Vec<_>, _>>()?;
             let measured = runs.iter().flat_map(|run| &run.operations);
-            let operations = measured.fold(0, |set, it| set | it.op.bit());
+            let operations = measured.map(|it| it.op).collect();
             let executed = executed(&config, &windows);
             let named = |fetched: &Components| {
                 let context = &self.context;

@@ -5,8 +5,7 @@ use expect_test::expect;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::platform::EXIT_STATUS_DONE;
 use trapline_abi::record::Sender;
-use trapline_abi::Op;
-use trapline_abi::{Record, VERSION};
+use trapline_abi::{Op, OpSet, Record, VERSION};
 use trapline_host::process::{Exited, OutputHandler};
 use trapline_model::observed::Outcome;
 use trapline_sim::listener::{Emulator, MachineOutput};
@@ -26,7 +25,7 @@ const INSIDE: GuestKind = GuestKind::TRAPLINE_VMM;
 
 fn job() -> Job {
     Job {
-        run: Op::Getpid.bit(),
+        run: Op::Getpid.into(),
         ..Job::EMPTY
     }
 }
@@ -271,7 +270,7 @@ fn other_protocol_version_and_damaged_records_are_rejected() {
         sender: Sender::Agent,
         ring: 3,
         memory: 0,
-        planned: 0,
+        planned: OpSet::EMPTY,
     };
     let mut damaged = launch(0);
     damaged[6] ^= 4;
