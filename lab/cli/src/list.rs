@@ -373,8 +373,8 @@ mod tests {
               clock     insn: instructions on a simulated machine
               measured  by default
               state     Ready
-              settings  cpus, memory, pages, paging, thp, cgroup, wake, path, peer, zeroing,
-                        isolation, idle, image, agent, vmm, qemu, kernel, modules
+              settings  cpus, guests, memory, pages, paging, thp, cgroup, wake, path, peer,
+                        zeroing, isolation, idle, image, agent, vmm, qemu, kernel, modules
 
         "#]]
         .assert_eq(&text);
