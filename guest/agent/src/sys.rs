@@ -92,6 +92,14 @@ pub fn zero_or_error(result: libc::c_long) -> io::Result<()> {
 /// # Errors
 /// The kernel refuses.
 pub fn wait_readable(descriptors: &[BorrowedFd<'_>], milliseconds: u64) -> io::Result<bool> {
+    Ok(readable(descriptors, milliseconds)?.contains(&true))
+}
+
+/// Waits until one of `descriptors` is readable, for at most `milliseconds`. Returns for each whether it is.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn readable(descriptors: &[BorrowedFd<'_>], milliseconds: u64) -> io::Result<Vec<bool>> {
     wait_for(libc::POLLIN, descriptors, milliseconds)
 }
 
@@ -100,14 +108,14 @@ pub fn wait_readable(descriptors: &[BorrowedFd<'_>], milliseconds: u64) -> io::R
 /// # Errors
 /// The kernel refuses.
 pub fn wait_writable(descriptor: BorrowedFd<'_>, milliseconds: u64) -> io::Result<bool> {
-    wait_for(libc::POLLOUT, &[descriptor], milliseconds)
+    Ok(wait_for(libc::POLLOUT, &[descriptor], milliseconds)?.contains(&true))
 }
 
 fn wait_for(
     events: libc::c_short,
     descriptors: &[BorrowedFd<'_>],
     milliseconds: u64,
-) -> io::Result<bool> {
+) -> io::Result<Vec<bool>> {
     let wanted = |descriptor: &BorrowedFd<'_>| libc::pollfd {
         fd: descriptor.as_raw_fd(),
         events,
@@ -118,6 +126,6 @@ fn wait_for(
     // SAFETY: an array of the given length, of open descriptors.
     match unsafe { libc::poll(wanted.as_mut_ptr(), wanted.len() as u64, timeout) } {
         -1 => Err(io::Error::last_os_error()),
-        count => Ok(count > 0),
+        _ => Ok(wanted.iter().map(|request| request.revents != 0).collect()),
     }
 }

@@ -62,6 +62,8 @@ pub struct Recorder<'a> {
     operations: Vec<Operation>,
     launches: Vec<Launch>,
     boot_samples: BTreeMap<Op, Vec<Sample>>,
+    /// Launches that measured their start.
+    starts: usize,
     facts: Facts,
     log: String,
     problems: Vec<String>,
@@ -85,6 +87,7 @@ impl<'a> Recorder<'a> {
             operations: Vec::new(),
             launches: Vec::new(),
             boot_samples: BTreeMap::new(),
+            starts: 0,
             facts,
             log: String::new(),
             problems: Vec::new(),
@@ -122,6 +125,11 @@ impl<'a> Recorder<'a> {
                     Outcome::Skipped(OUTLIVED_GUEST.to_owned())
                 }
                 None if samples.is_empty() => Outcome::Failed(unreached.to_owned()),
+                None if samples.len() < self.starts => Outcome::Failed(format!(
+                    "{} of {} starts reported this stage",
+                    samples.len(),
+                    self.starts
+                )),
                 None => measured(samples),
             };
             self.operations.push(Operation { op, outcome });
@@ -353,6 +361,7 @@ impl SampleSink for Recorder<'_> {
         let has_boot_operations = launch.report.requested.intersects(Workload::Boot.set());
         let is_done = launch.report.end == EndState::Done && wrong_guest.is_none();
         if has_boot_operations && is_done {
+            self.starts += 1;
             self.add_boot_samples(&stages);
         }
         for operation in &launch.report.operations {

@@ -2,19 +2,21 @@
 //! the first.
 //!
 //! The machine has one CPU, which they share. This process takes part of it only to read the TSC offset of a guest whose
-//! VMM does not report it, at the first record of that guest, and to reap.
+//! VMM does not report it, at the first record of that guest, and to reap. Both are urgent: the kernel has the offset only
+//! while the guest exists.
 
 use super::custom_vmm::{mount_standard_filesystems, RecordScanner};
 use super::guest::{start, Count, Guest, RELAY_INTERVAL};
 use super::script::{Launch, VmmKind};
 use crate::port::Port;
-use crate::sys::wait_readable;
+use crate::sys::{readable, wait_readable};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use trapline_abi::stamp;
+use trapline_spawn::sched::{self, SchedPolicy};
 use trapline_spawn::Ended;
 
 /// Runs the VMMs of `launches` until all have ended, and sends their records.
@@ -24,6 +26,7 @@ pub fn run(
     port: &mut Port,
 ) -> io::Result<()> {
     mount_standard_filesystems()?;
+    sched::set(0, SchedPolicy::Fifo(1))?;
     // The terminals hang up when they are dropped.
     let terminals: io::Result<Vec<_>> = launches
         .iter()
@@ -34,24 +37,35 @@ pub fn run(
     for (launch, (_, input)) in launches.iter().zip(&terminals) {
         started.push(OneOfSeveral::start(launch, variables, input)?);
     }
-    let begin = started.iter().map(|one| one.guest.exec()).min();
-    for (one, begin) in started.iter_mut().zip(begin.into_iter().cycle()) {
-        one.guest.begin_at(begin);
+    if let Some(begin) = started.iter().map(|one| one.guest.exec()).min() {
+        let all = started.iter_mut();
+        all.for_each(|one| one.guest.begin_at(begin));
     }
     let seconds = launches.iter().map(|launch| launch.seconds).max();
     let deadline = Instant::now() + Duration::from_secs(seconds.unwrap_or(0).into());
     while started.iter().any(|one| one.end.is_none()) {
-        wait_for_any(&started)?;
-        let is_late = Instant::now() >= deadline;
-        started.iter_mut().try_for_each(|one| one.attend(is_late))?;
+        attend_those_with_news(&mut started, deadline)?;
     }
     started.into_iter().try_for_each(|one| one.send(port))
 }
 
-/// Waits for one interval until there is something to do for one of them.
-fn wait_for_any(started: &[OneOfSeveral<'_>]) -> io::Result<bool> {
-    let descriptors = started.iter().flat_map(OneOfSeveral::descriptors);
-    wait_readable(&descriptors.collect::<Vec<_>>(), RELAY_INTERVAL)
+/// Waits for one interval until something has happened to any of them, and attends to those, or without news to all.
+fn attend_those_with_news(started: &mut [OneOfSeveral<'_>], deadline: Instant) -> io::Result<()> {
+    let descriptors: Vec<_> = started.iter().flat_map(OneOfSeveral::descriptors).collect();
+    let mut news = readable(&descriptors, RELAY_INTERVAL)?.into_iter();
+    let of_each = started.iter().map(|one| {
+        let own = news.by_ref().take(one.descriptors().count());
+        own.fold(false, |any, is_readable| any | is_readable)
+    });
+    let has_news: Vec<_> = of_each.collect();
+    let has_none = !has_news.contains(&true);
+    let is_late = Instant::now() >= deadline;
+    for (one, has_news) in started.iter_mut().zip(has_news) {
+        if has_news || has_none || is_late {
+            one.attend(is_late)?;
+        }
+    }
+    Ok(())
 }
 
 struct OneOfSeveral<'a> {

@@ -86,6 +86,20 @@ fn duration(observation: &Observation, op: Op) -> Option<u64> {
 }
 
 #[test]
+fn a_stage_that_a_start_did_not_report_fails() {
+    let not_reaped = FinishedLaunch {
+        reaped: None,
+        ..finished(true)
+    };
+    let observation = observe(EnvironmentId::KVM, vec![finished(true), not_reaped]);
+    let of_exit = |found: &&Operation| found.op == Op::BootExit;
+    let exit = observation.operations.iter().find(of_exit).unwrap();
+    let expected = Outcome::Failed("1 of 2 starts reported this stage".to_owned());
+    assert_eq!(exit.outcome, expected);
+    assert!(duration(&observation, Op::BootMain).is_some());
+}
+
+#[test]
 fn stages_are_converted_to_the_host_clock_by_the_reported_offset() {
     let observation = observe(EnvironmentId::KVM, vec![finished(true)]);
     let expected = [
