@@ -63,8 +63,12 @@ impl Work {
     pub fn jobs(&self) -> Vec<Job> {
         let measures = !self.job.run.is_empty() || self.boot_launches == 0;
         let first = measures.then_some(self.job).into_iter();
-        let further = repeat_n(self.boot_job, self.boot_launches as usize);
-        first.flat_map(separated).chain(further).collect()
+        first.flat_map(separated).chain(self.starts()).collect()
+    }
+
+    /// Returns the jobs of the further launches, which measure the start itself.
+    pub fn starts(&self) -> impl Iterator<Item = Job> {
+        repeat_n(self.boot_job, self.boot_launches as usize)
     }
 }
 

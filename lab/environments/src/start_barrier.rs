@@ -3,7 +3,6 @@
 use crate::environment::Work;
 use std::fs::File;
 use std::io::{self, Write};
-use std::iter::repeat_n;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use trapline_abi::Job;
@@ -22,8 +21,7 @@ pub fn jobs(work: &Work) -> Vec<Job> {
         batches: BATCHES * job.batches,
         ..*job
     });
-    let further = repeat_n(work.boot_job, work.boot_launches as usize);
-    single.chain(further).collect()
+    single.chain(work.starts()).collect()
 }
 
 /// Barrier of the guests of one launch.

@@ -266,10 +266,12 @@ mod tests {
 
     #[test]
     fn notifications_need_a_device_that_interrupts() {
-        for id in EnvironmentId::all() {
-            let left_out = of(id, Preset::Quick, Op::Doorbell | Op::PortOut, OpSet::EMPTY);
-            let is_left_out = union(&left_out).contains(Op::Doorbell);
-            assert_eq!(is_left_out, id.has_user_apic(), "{id}");
+        for others in [OpSet::EMPTY, Op::BootMain.into(), Op::PortOut.into()] {
+            for id in EnvironmentId::all() {
+                let left_out = of(id, Preset::Quick, Op::Doorbell | others, OpSet::EMPTY);
+                let is_left_out = union(&left_out).contains(Op::Doorbell);
+                assert_eq!(is_left_out, id.has_user_apic(), "{id} {others:?}");
+            }
         }
     }
 

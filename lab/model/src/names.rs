@@ -119,7 +119,7 @@ pub fn selection(name: &str) -> Result<Selection, UnknownName> {
 }
 
 /// Returns the operations that the name of a workload selects: all but the one that needs a launch of its own, which only
-/// their own names select.
+/// its own name selects.
 pub fn selected_by(workload: Workload) -> OpSet {
     workload.set() - Op::Doorbell
 }

@@ -71,16 +71,18 @@ impl MachineGuest {
     }
 }
 
-/// Returns the script that runs `jobs`, which are those of `work`.
-fn script(contents: &dyn Contents, jobs: &[Job], work: &Work) -> Result<Script, Error> {
+/// Returns the script that runs each job of `work` in all of its guests, the first of which is `first`.
+fn script(contents: &dyn Contents, first: Option<&Job>, work: &Work) -> Result<Script, Error> {
     let mut script = Script::default();
-    loads::prepare(&mut script, contents, work, jobs.first())?;
-    for (number, job) in jobs.iter().enumerate() {
+    loads::prepare(&mut script, contents, work, first)?;
+    for job in &work.jobs() {
         script.allow(job);
-        if work.guests > 1 && number.is_multiple_of(work.guests as usize) {
+        if work.guests > 1 {
             script.together(work.guests);
         }
-        contents.launch(&mut script, job);
+        for _ in 0..work.guests {
+            contents.launch(&mut script, job);
+        }
     }
     Ok(script)
 }
@@ -91,7 +93,7 @@ impl Guest for MachineGuest {
         let jobs = jobs.flat_map(|job| repeat_n(job, work.guests as usize));
         self.jobs = jobs.collect();
         let contents = self.contents.as_ref();
-        let script = script(contents, &self.jobs, work)?;
+        let script = script(contents, self.jobs.first(), work)?;
         self.facts = self.machine.prepare(contents, &script, limits)?;
         Ok(())
     }
