@@ -7,6 +7,7 @@ use trapline_abi::{Op, OpSet};
 use trapline_environments::{
     all, boot, Booted, EnvError, Environment, GuestImage, Limits, Parts, Settings,
 };
+use trapline_model::expand::start;
 use trapline_model::{expand, EnvironmentId, Outcome, PlannedBoot, Request};
 
 /// Returns settings for parts in `directory`.
@@ -20,17 +21,20 @@ pub fn settings(directory: &Path) -> Settings {
     }
 }
 
-/// Returns a small boot of `id` for `operations`, with at most one further launch.
+/// Returns a small boot of `id` for `operations` alone, with at most one further launch.
 pub fn planned(id: EnvironmentId, operations: impl Into<OpSet>) -> PlannedBoot {
-    let plan = expand(&Request {
+    let request = Request {
         configs: vec![id.into()],
         ready: vec![id.into()],
         operations: operations.into(),
         boots: Some(1),
         seed: 1,
         ..Request::default()
-    });
-    let mut boot = plan.boots[0].clone();
+    };
+    let whole = &expand(&request).boots[0];
+    let supported = whole.starts().map(|start| start.kept).collect();
+    let mut boot = start(&request, &id.into(), supported);
+    boot.left_out.clone_from(&whole.left_out);
     boot.boot_launches = boot.boot_launches.min(1);
     boot.job.pages = boot.job.pages.min(2048);
     boot.job.doubles = boot.job.doubles.min(200_000);

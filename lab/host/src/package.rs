@@ -73,13 +73,11 @@ impl Package {
 
 /// Arguments of the query for all packages that environments may need: names, and expressions for names with
 /// a version. Each query takes half a second where containers disable apt's cache.
-const QUERY: [&str; 12] = [
+const QUERY: [&str; 10] = [
     "depends",
     "--important",
-    "linux-image-cloud-amd64",
-    "linux-image-amd64",
-    "linux-image-virtual",
-    "linux-image-generic",
+    "^linux-image-",
+    "^linux-modules-",
     "linux-source",
     "qemu-system-xen",
     "rt-tests",
@@ -100,7 +98,12 @@ impl KnownPackages {
     /// # Errors
     /// `apt-cache` cannot be run.
     pub fn query() -> Result<Self, Error> {
-        Ok(Self(by_package(&apt_cache(&QUERY)?)))
+        let program = find_program("apt-cache").ok_or_else(|| not_installed("apt-cache"))?;
+        let probe = Probe {
+            depends: &PACKAGE_LISTS,
+            ..Probe::new(&program, &QUERY)
+        };
+        Ok(Self(by_package(&probe.output()?.stdout)))
     }
 
     /// Returns the names of all packages.
@@ -117,19 +120,6 @@ impl KnownPackages {
     pub fn dependencies(&self, package: &str) -> &[String] {
         self.0.get(package).map_or(&[], Vec::as_slice)
     }
-}
-
-/// Returns the output of `apt-cache`, which is cached until package lists change.
-///
-/// # Errors
-/// It cannot be run.
-fn apt_cache(arguments: &[&str]) -> Result<String, Error> {
-    let program = find_program("apt-cache").ok_or_else(|| not_installed("apt-cache"))?;
-    let probe = Probe {
-        depends: &PACKAGE_LISTS,
-        ..Probe::new(&program, arguments)
-    };
-    Ok(probe.output()?.stdout.clone())
 }
 
 /// Parses the output of `apt-cache depends`: each package begins a line, its dependencies follow indented.
@@ -186,24 +176,6 @@ pub fn origin(directory: &Path) -> String {
 fn dependencies(output: &str) -> impl Iterator<Item = &str> {
     let lines = output.lines();
     lines.filter_map(|line| line.trim().strip_prefix("Depends: "))
-}
-
-/// Returns the names of all packages that begin with `prefix`. Where `apt-cache show` takes a name with dots for a pattern, this does not.
-///
-/// # Errors
-/// `apt-cache` cannot be run.
-pub fn with_prefix(prefix: &str) -> Result<Vec<String>, Error> {
-    let names = apt_cache(&["pkgnames", prefix])?;
-    Ok(names.lines().map(str::to_owned).collect())
-}
-
-/// Returns the dependencies of a package that the distribution has.
-///
-/// # Errors
-/// `apt-cache` cannot be run.
-pub fn dependencies_of(package: &str) -> Result<Vec<String>, Error> {
-    let mut known = by_package(&apt_cache(&["depends", "--important", package])?);
-    Ok(known.remove(package).unwrap_or_default())
 }
 
 /// Downloads packages into a directory.

@@ -74,6 +74,13 @@ impl EnvironmentId {
         }
     }
 
+    /// Returns whether a start takes about a second: one of the image, in a machine that is restored. Bochs does not
+    /// restore machines, and a guest that starts with its hypervisor needs the start of both.
+    pub(crate) fn starts_cheaply(self) -> bool {
+        let is_slow_guest = self.is_linux_guest() || self.starts_with_machine();
+        self.clock() != Clock::InsnVmx && (self.is_native() || !is_slow_guest)
+    }
+
     /// Returns whether it is a domain of Xen.
     pub fn is_xen(self) -> bool {
         matches!(self.hypervisor(), Some(Hypervisor::Xen(_)))

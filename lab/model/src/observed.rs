@@ -47,6 +47,28 @@ impl Observation {
             overrides: self.overrides.clone(),
         }
     }
+
+    /// Appends the results of a further start of the same boot. Of a fact with several values the last one is kept, but
+    /// those of `joined` are kept all.
+    pub fn append(&mut self, other: Self, joined: &str) {
+        self.operations.extend(other.operations);
+        self.launches.extend(other.launches);
+        for (name, value) in other.facts {
+            match self.facts.get_mut(&name) {
+                Some(known) if name == joined => {
+                    known.push(' ');
+                    known.push_str(&value);
+                }
+                _ => _ = self.facts.insert(name, value),
+            }
+        }
+        self.log.push_str(&other.log);
+        for problem in other.problems {
+            if !self.problems.contains(&problem) {
+                self.problems.push(problem);
+            }
+        }
+    }
 }
 
 /// One operation of a boot.

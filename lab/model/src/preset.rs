@@ -96,6 +96,8 @@ const COUNTED: Sizes = Sizes {
     batch_ticks: 50_000,
     budget_ticks: 80_000_000,
     aligned: true,
+    pages: 1_024,
+    blocks: 16,
     ..TRANSLATED
 };
 

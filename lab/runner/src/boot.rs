@@ -8,8 +8,9 @@ use crate::options::BootOptions;
 use crate::sink::ObservationSink;
 use crate::timeout::default_timeout;
 use std::path::PathBuf;
-use trapline_environments::{EnvError, Environment, Facts, GuestImage, Limits};
-use trapline_model::{Config, Observation, Operation, Outcome, PlannedBoot};
+use trapline_environments::sim::STREAM_HASH;
+use trapline_environments::{Booted, EnvError, Environment, Facts, GuestImage, Limits};
+use trapline_model::{left_out, Config, Observation, Operation, Outcome, PlannedBoot};
 
 /// Executes boots with these options.
 #[derive(Clone, Copy)]
@@ -46,7 +47,7 @@ impl Execution<'_> {
             return BootResult::Cancelled;
         }
         self.context.events.handle(RunEvent::BootStarted(boot));
-        let booted = self.boot_entry(entry, &image, boot);
+        let booted = self.all_starts(entry, &image, boot);
         self.context.events.handle(RunEvent::BootDone(boot));
         match booted {
             Ok(booted) => BootResult::from(booted),
@@ -58,13 +59,57 @@ impl Execution<'_> {
         }
     }
 
-    /// Boots, and counts instructions or traces interrupts if enabled.
-    fn boot_entry(
+    /// Executes all starts of a boot, one after the other.
+    fn all_starts(
         &self,
         entry: &EnvironmentEntry,
         image: &GuestImage,
         boot: &PlannedBoot,
-    ) -> Result<trapline_environments::Booted, EnvError> {
+    ) -> Result<Booted, EnvError> {
+        let mut booted = self.start(entry, image, boot)?;
+        for further in &boot.further {
+            let started = match booted.error.take() {
+                Some(EnvError::Stopped) => return Err(EnvError::Stopped),
+                Some(error) if is_hopeless(&error) => Err(error),
+                earlier => self.start(entry, image, further).map(|started| Booted {
+                    error: earlier.or(started.error),
+                    ..started
+                }),
+            };
+            let started = started.or_else(|error| match error {
+                EnvError::Stopped => Err(error),
+                _ => Ok(Booted {
+                    observation: failed(further, entry.environment.facts(), &error),
+                    error: Some(error),
+                }),
+            })?;
+            booted.observation.append(started.observation, STREAM_HASH);
+            booted.error = started.error;
+        }
+        Ok(booted)
+    }
+
+    /// Starts the environment once, and counts instructions or traces interrupts if enabled. Keeps the outcomes that
+    /// the boot is to keep.
+    fn start(
+        &self,
+        entry: &EnvironmentEntry,
+        image: &GuestImage,
+        boot: &PlannedBoot,
+    ) -> Result<Booted, EnvError> {
+        let mut booted = self.start_whole(entry, image, boot)?;
+        let operations = &mut booted.observation.operations;
+        let skipped = left_out::union(&boot.left_out);
+        operations.retain(|it| (boot.kept | skipped).contains(it.op));
+        Ok(booted)
+    }
+
+    fn start_whole(
+        &self,
+        entry: &EnvironmentEntry,
+        image: &GuestImage,
+        boot: &PlannedBoot,
+    ) -> Result<Booted, EnvError> {
         let watch = Limits {
             timeout: self.context.timeout.unwrap_or(default_timeout(boot)),
             stop: self.context.interrupt.flag(),
@@ -90,9 +135,18 @@ impl Execution<'_> {
         let settings = inventory.settings();
         let counted = counters.attach(boot.environment, settings)?;
         let booted = boot_in(counted.environment.as_ref());
-        counters.store(boot, &counted);
+        let observation = booted.as_ref().ok().map(|booted| &booted.observation);
+        counters.store(boot, &counted, observation);
         booted
     }
+}
+
+/// Returns whether another start would fail the same way.
+fn is_hopeless(error: &EnvError) -> bool {
+    matches!(
+        error,
+        EnvError::TimedOut { .. } | EnvError::SimulatedTimeout { .. }
+    )
 }
 
 /// Returns whether a component is missing rather than broken.
@@ -102,8 +156,7 @@ fn is_missing(error: &EnvError) -> bool {
 
 /// Returns the observation of a boot in which nothing could be started.
 fn failed(boot: &PlannedBoot, facts: Facts, error: &EnvError) -> Observation {
-    let requested = boot.job.run | boot.boot_job.run;
-    let operations = requested.iter().map(|op| Operation {
+    let operations = boot.kept.iter().map(|op| Operation {
         op,
         outcome: Outcome::Failed(error.with_remedy()),
     });
@@ -121,14 +174,12 @@ fn failed(boot: &PlannedBoot, facts: Facts, error: &EnvError) -> Observation {
     }
 }
 
-impl From<trapline_environments::Booted> for BootResult {
-    fn from(booted: trapline_environments::Booted) -> Self {
+impl From<Booted> for BootResult {
+    fn from(booted: Booted) -> Self {
         match booted.error {
             // Operations that a cancelled boot did not reach have not failed.
             Some(EnvError::Stopped) => Self::Cancelled,
-            Some(EnvError::TimedOut { .. } | EnvError::SimulatedTimeout { .. }) => {
-                Self::Hopeless(booted.observation)
-            }
+            Some(error) if is_hopeless(&error) => Self::Hopeless(booted.observation),
             _ => Self::Observed(booted.observation),
         }
     }

@@ -3,11 +3,12 @@
 
 use crate::failure::Failure;
 use crate::inventory::Inventory;
+use crate::profiles::windows;
 use crate::symbols::machine_of;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use trapline_environments::{EnvError, Environment, Plugin, Settings, Trace};
-use trapline_model::{Clock, Config, EnvironmentId, PlannedBoot};
+use trapline_model::{Clock, Config, EnvironmentId, Observation, PlannedBoot};
 use trapline_profile::bochs_trace::TraceReader;
 use trapline_profile::{format, Window};
 
@@ -129,11 +130,25 @@ impl Counters {
         })
     }
 
-    /// Stores the counts of a boot that is over.
-    pub fn store(&self, boot: &PlannedBoot, environment: &CountedEnvironment) {
-        let windows = environment.counter.windows();
+    /// Adds the counts of a start that is over, of the operations that its boot keeps.
+    pub fn store(
+        &self,
+        boot: &PlannedBoot,
+        environment: &CountedEnvironment,
+        observation: Option<&Observation>,
+    ) {
+        let mut windows = environment.counter.windows();
+        if let Some(observation) = observation {
+            windows = windows.and_then(|all| windows::kept(observation, all, boot.kept));
+        }
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        counted.insert((boot.config(), boot.replicate), windows);
+        let of_boot = counted.entry((boot.config(), boot.replicate));
+        let of_boot = of_boot.or_insert_with(|| Ok(Vec::new()));
+        match (of_boot, windows) {
+            (Ok(all), Ok(windows)) => all.extend(windows),
+            (failed @ Ok(_), Err(failure)) => *failed = Err(failure),
+            (Err(_), _) => {}
+        }
     }
 
     /// Removes and returns the counts of a boot, which are large.

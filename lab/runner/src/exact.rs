@@ -119,7 +119,7 @@ fn require_any(summary: &Summary, id: EnvironmentId) -> Result<(), Failure> {
 }
 
 /// Adds to `comparison` the functions that gained or lost instructions. Measures all operations of the
-/// baseline again: figures of some depend on the other operations of a boot.
+/// baseline again.
 ///
 /// # Errors
 /// The baseline has no profiles, or they cannot be made.

@@ -235,7 +235,7 @@ fn with_modules(image: String) -> Result<Vec<String>, Error> {
 /// `apt-cache` cannot be run.
 pub fn modules_package(image: &str) -> Result<Option<String>, Error> {
     let modules = image.replacen(PREFIX, "linux-modules-", 1);
-    let known = package::with_prefix(&modules)?;
+    let known = KnownPackages::query()?;
     Ok(known.contains(&modules).then_some(modules))
 }
 

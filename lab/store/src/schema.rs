@@ -30,6 +30,7 @@ const WITH_IDLE_WORK: i64 = 21;
 /// Identifies a store (`PRAGMA application_id`): "TRPL".
 const APPLICATION: i64 = 0x5452_504c;
 
+/// The tables of format 1; those of [`settings::TABLES`] have a place for the columns of settings.
 const TABLES: &str = "
 CREATE TABLE runs (
     id          INTEGER PRIMARY KEY,
@@ -45,6 +46,7 @@ CREATE TABLE skips (              -- environments that could not be booted
     run         INTEGER NOT NULL REFERENCES runs,
     environment TEXT NOT NULL,
     reason      TEXT NOT NULL
+    {settings}
 );
 CREATE TABLE boots (              -- one fresh start of an environment
     id            INTEGER PRIMARY KEY,
@@ -55,6 +57,7 @@ CREATE TABLE boots (              -- one fresh start of an environment
     unit_per_tick REAL NOT NULL,    -- nanoseconds or instructions per tick
     facts         TEXT NOT NULL,    -- of the environment, a JSON object
     log           TEXT NOT NULL     -- what the guest printed beside its records
+    {settings}
 );
 CREATE INDEX boots_of_run ON boots (run);
 CREATE TABLE operations (
@@ -227,7 +230,8 @@ fn create(connection: &mut Connection) -> Result<(), Problem> {
     let tables: i64 =
         transaction.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
     if tables == 0 {
-        transaction.execute_batch(TABLES)?;
+        // SQLite parses all definitions again for each column that is added later.
+        transaction.execute_batch(&TABLES.replace("{settings}", &settings::definitions()))?;
         add_missing(&transaction, 1)?;
         transaction.pragma_update(None, "application_id", APPLICATION)?;
     }

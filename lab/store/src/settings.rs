@@ -3,12 +3,13 @@
 use crate::rows::{collect, damage};
 use crate::Problem;
 use rusqlite::types::{FromSql, Value as SqlValue};
-use rusqlite::{params, params_from_iter, Row, Transaction};
+use rusqlite::{params_from_iter, Row, Transaction};
+use std::collections::BTreeSet;
 use trapline_model::settings::{Value, ValueType};
 use trapline_model::{Overrides, Setting, SETTINGS};
 
 /// The tables with these columns.
-const TABLES: [&str; 2] = ["boots", "skips"];
+pub const TABLES: [&str; 2] = ["boots", "skips"];
 
 /// Column of [`Overrides::is_control`].
 const CONTROL: &str = "again";
@@ -78,51 +79,47 @@ fn parse(text: &str) -> Result<Overrides, Problem> {
     text.parse().map_err(|_| damage("setting", text))
 }
 
+/// Returns names and types of the columns. A comment must end before the text does, because SQLite appends to it.
+fn columns() -> impl Iterator<Item = (&'static str, String)> {
+    let settings = SETTINGS.iter().map(|setting| {
+        let sql_type = match setting.value_type {
+            ValueType::Number(_) | ValueType::Mebibytes => "INTEGER",
+            ValueType::Choice(_) | ValueType::File(_) => "TEXT",
+        };
+        let definition = format!("{sql_type} /* {} */", setting.help);
+        (setting.column, definition)
+    });
+    let control = "INTEGER NOT NULL DEFAULT 0 /* 1: A/A control */".to_owned();
+    settings.chain([(CONTROL, control)])
+}
+
+/// Returns the SQL of the columns, to follow other columns of a new table.
+pub fn definitions() -> String {
+    columns()
+        .map(|(column, definition)| format!(",\n    {column} {definition}"))
+        .collect()
+}
+
 /// Adds the columns that a store of an earlier format lacks, and fills them.
 pub fn add_columns(transaction: &Transaction<'_>) -> Result<(), Problem> {
     for table in TABLES {
-        for setting in SETTINGS {
-            let sql_type = match setting.value_type {
-                ValueType::Number(_) | ValueType::Mebibytes => "INTEGER",
-                ValueType::Choice(_) | ValueType::File(_) => "TEXT",
-            };
-            add(
-                transaction,
-                table,
-                setting.column,
-                &format!("{sql_type} /* {} */", setting.help),
-            )?;
+        let existing = columns_of(transaction, table)?;
+        for (column, definition) in columns().filter(|(column, _)| !existing.contains(*column)) {
+            transaction.execute_batch(&format!(
+                "ALTER TABLE {table} ADD COLUMN {column} {definition}"
+            ))?;
         }
-        add(
-            transaction,
-            table,
-            CONTROL,
-            "INTEGER NOT NULL DEFAULT 0 /* 1: A/A control */",
-        )?;
-        if has_column(transaction, table, "variant")? {
+        if existing.contains("variant") {
             convert(transaction, table)?;
         }
     }
     Ok(())
 }
 
-/// Adds a column of this type. A comment must end before the text does, because SQLite appends to it.
-fn add(
-    transaction: &Transaction<'_>,
-    table: &str,
-    column: &str,
-    kind: &str,
-) -> Result<(), Problem> {
-    if !has_column(transaction, table, column)? {
-        transaction.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {kind}"))?;
-    }
-    Ok(())
-}
-
-fn has_column(transaction: &Transaction<'_>, table: &str, column: &str) -> Result<bool, Problem> {
-    let sql = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
-    let found: i64 = transaction.query_row(sql, params![table, column], |row| row.get(0))?;
-    Ok(found > 0)
+fn columns_of(transaction: &Transaction<'_>, table: &str) -> Result<BTreeSet<String>, Problem> {
+    let mut statement = transaction.prepare("SELECT name FROM pragma_table_info(?1)")?;
+    let names = statement.query_map([table], |row| row.get(0))?;
+    Ok(names.collect::<Result<_, _>>()?)
 }
 
 /// Moves the settings of formats 4 and 5, which are text like `cpus=2,memory=1024M`, to their columns.

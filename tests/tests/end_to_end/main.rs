@@ -29,6 +29,7 @@ mod guest;
 mod hostile;
 mod image;
 mod image_formats;
+mod independence;
 mod intel;
 mod ipc;
 mod irq;

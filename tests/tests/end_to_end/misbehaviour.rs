@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 use trapline_abi::job::{Fault, Isolation};
-use trapline_abi::{Job, Op};
+use trapline_abi::Op;
 use trapline_environments::{all, boot, Booted, Environment, Limits, Settings};
-use trapline_model::{expand, EnvironmentId, Observation, Outcome, PlannedBoot, Request};
+use trapline_model::{EnvironmentId, Observation, Outcome, PlannedBoot};
+use trapline_tests::boots::planned;
 use trapline_tests::{settings, skip};
 
 /// Environments that boot within a second.
@@ -31,20 +32,9 @@ const CUSTOM_QEMU: &str = "qemu-system-x86_64 -M microvm -nodefaults -display no
     -m {memory} -smp {cpus} -serial stdio -kernel {image} -append {cmdline}";
 
 /// Returns a boot that injects `fault` before its operation.
-fn planned(id: EnvironmentId, fault: Fault) -> PlannedBoot {
-    let plan = expand(&Request {
-        configs: vec![id.into()],
-        ready: vec![id.into()],
-        operations: Op::Getpid.into(),
-        boots: Some(1),
-        seed: 1,
-        ..Request::default()
-    });
-    let mut boot = plan.boots.into_iter().next().expect("plan has one boot");
-    boot.job = Job {
-        fault: Some(fault),
-        ..boot.job
-    };
+fn faulty(id: EnvironmentId, fault: Fault) -> PlannedBoot {
+    let mut boot = planned(id, Op::Getpid);
+    boot.job.fault = Some(fault);
     boot
 }
 
@@ -55,7 +45,7 @@ fn environment(id: EnvironmentId) -> Option<Box<dyn Environment>> {
     };
     let mut known = all(&settings).into_iter();
     let environment = known.find(|environment| environment.id() == id)?;
-    let guest = planned(id, Fault::Hang).guest;
+    let guest = faulty(id, Fault::Hang).guest;
     match environment.check(&guest) {
         Ok(()) => Some(environment),
         Err(unavailable) => {
@@ -70,10 +60,10 @@ fn environment(id: EnvironmentId) -> Option<Box<dyn Environment>> {
 
 /// Boots a guest with `fault`, if the environment is available.
 fn boot_with_fault(id: EnvironmentId, fault: Fault, patience: u64) -> Option<Booted> {
-    boot_planned(&planned(id, fault), patience)
+    boot_faulty(&faulty(id, fault), patience)
 }
 
-fn boot_planned(planned: &PlannedBoot, patience: u64) -> Option<Booted> {
+fn boot_faulty(planned: &PlannedBoot, patience: u64) -> Option<Booted> {
     let id = planned.environment;
     let environment = environment(id)?;
     let image = settings().parts.image().expect("image is built");
@@ -248,9 +238,9 @@ fn misbehaving_programs_in_a_xen_domain_are_contained() {
 
 #[track_caller]
 fn assert_programs_are_contained(id: EnvironmentId, isolation: Isolation) -> Option<Observation> {
-    let mut planned = planned(id, Fault::Programs);
+    let mut planned = faulty(id, Fault::Programs);
     planned.job.isolation = isolation;
-    let booted = boot_planned(&planned, 300)?;
+    let booted = boot_faulty(&planned, 300)?;
     assert!(booted.error.is_none(), "{id}: {:?}", booted.error);
     let observation = booted.observation;
     let all = &observation.operations;

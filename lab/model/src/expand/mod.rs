@@ -21,7 +21,7 @@ use crate::left_out::{self, LeftOut};
 use crate::overrides::Overrides;
 use crate::populate;
 use crate::preset::Sizes;
-use crate::request::Request;
+use crate::request::{self, Request};
 use crate::scheduling::Scheduling;
 use trapline_abi::{files, Job, OpSet, Workload};
 
@@ -86,9 +86,19 @@ pub struct PlannedBoot {
     pub conditions: Conditions,
     /// Operations that are not measured, with reasons.
     pub left_out: Vec<LeftOut>,
+    /// The operations whose outcomes are kept. A start measures whole [groups](groups), so that a figure does not
+    /// depend on the operations that were asked for.
+    pub kept: OpSet,
+    /// Further starts of the environment, which belong to the same boot and measure other groups.
+    pub further: Vec<PlannedBoot>,
 }
 
 impl PlannedBoot {
+    /// Returns its starts in order, of which it is the first itself.
+    pub fn starts(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.further)
+    }
+
     /// Returns whether the first launch measures anything.
     pub fn measures(&self) -> bool {
         !self.job.run.is_empty()
@@ -157,7 +167,7 @@ fn with_work(request: &Request, ready: Vec<Config>) -> (Vec<Config>, Vec<(Config
     let mut idle = Vec::new();
     let mut planned = ready;
     planned.retain(|config| {
-        let left_out = left_out(request, config);
+        let left_out = left_out(request, config, request.operations);
         let nothing_left = left_out::union(&left_out) == request.operations;
         let is_idle = nothing_left && !request.operations.is_empty();
         if is_idle {
@@ -172,11 +182,9 @@ fn with_work(request: &Request, ready: Vec<Config>) -> (Vec<Config>, Vec<(Config
     (planned, idle)
 }
 
-/// Returns the operations that a configuration does not measure.
-fn left_out(request: &Request, config: &Config) -> Vec<LeftOut> {
-    let Request {
-        operations, named, ..
-    } = *request;
+/// Returns those of `operations` that a configuration does not measure.
+fn left_out(request: &Request, config: &Config, operations: OpSet) -> Vec<LeftOut> {
+    let named = request.named;
     let environment = config.environment;
     let unsupported = request.overrides.unsupported_options(environment);
     match unsupported.or_else(|| too_small(request, config)) {
@@ -186,20 +194,21 @@ fn left_out(request: &Request, config: &Config) -> Vec<LeftOut> {
             let mut all = left_out::of(environment, request.preset, operations, named);
             let default = Sizes::of(environment, request.preset).guest;
             let guest = configured(default, request, config);
-            all.extend(without_tap(request, environment, &guest));
+            all.extend(without_tap(request, environment, &guest, operations));
             all.extend(left_out::of_guests(environment, guest.guests, operations));
             all
         }
     }
 }
 
-/// Returns the operations that need a tap of this host, if there is none.
+/// Returns those of `operations` that need a tap of this host, if there is none.
 fn without_tap(
     request: &Request,
     environment: EnvironmentId,
     guest: &GuestConfig,
+    operations: OpSet,
 ) -> Option<LeftOut> {
-    let operations = request.operations & guest.operations_over_tap();
+    let operations = operations & guest.operations_over_tap();
     let reason = request.without_taps.clone()?;
     let is_left_out = !operations.is_empty() && environment.has_host_tap();
     is_left_out.then_some(LeftOut { operations, reason })
@@ -302,14 +311,81 @@ fn boot(
     block: u32,
     purpose: Purpose,
 ) -> PlannedBoot {
+    let all_left_out = left_out(request, config, request.operations);
+    let kept = operations(request, replicate, purpose) - left_out::union(&all_left_out);
+    let mut starts = starts(request, config, kept).into_iter().map(|run| {
+        let boot = start(request, config, run);
+        PlannedBoot {
+            replicate,
+            block,
+            purpose,
+            kept: kept & run,
+            ..boot
+        }
+    });
+    let first = starts.next();
+    let first = first.unwrap_or_else(|| start(request, config, OpSet::EMPTY));
+    PlannedBoot {
+        left_out: all_left_out,
+        further: starts.collect(),
+        ..first
+    }
+}
+
+/// Returns the operations of each start of a boot that measures `wanted`.
+fn starts(request: &Request, config: &Config, wanted: OpSet) -> Vec<OpSet> {
+    let environment = config.environment;
+    if !environment.clock().is_exact() {
+        return vec![wanted];
+    }
+    let groups = groups(environment);
+    let others = wanted - groups.iter().copied().collect::<OpSet>();
+    let others = match environment.starts_cheaply() {
+        true => Workload::ALL
+            .map(|workload| others & workload.set())
+            .to_vec(),
+        false => vec![others],
+    };
+    let is_wanted = |group: &OpSet| group.intersects(wanted);
+    let whole = groups.into_iter().filter(is_wanted).map(|group| {
+        let left_out = left_out::union(&left_out(request, config, group));
+        // Starts of guests are measured behind all others, which they do not change.
+        let unwanted = if wanted.intersects(Workload::Boot.set()) {
+            OpSet::EMPTY
+        } else {
+            Workload::Boot.set()
+        };
+        group - left_out - unwanted
+    });
+    let others = others.into_iter().filter(|others| !others.is_empty());
+    // Those with starts of guests are last.
+    others.chain(whole).collect()
+}
+
+/// Returns the groups of operations that an environment with an exact clock measures whole, each from the same state of
+/// the machine. What a kernel has done before decides which way it takes: a context switch of `sim/process` is
+/// 3,000 or 5,400 instructions.
+fn groups(environment: EnvironmentId) -> Vec<OpSet> {
+    let usual = request::usual_operations();
+    let separate = Workload::Basic.set() | Workload::System.set();
+    match environment.starts_cheaply() {
+        true => vec![
+            usual & Workload::Basic.set(),
+            usual & Workload::System.set(),
+            usual - separate,
+        ],
+        false => vec![usual],
+    }
+}
+
+/// Returns a boot of one start that measures `operations`, which the environment supports, and no others.
+pub fn start(request: &Request, config: &Config, operations: OpSet) -> PlannedBoot {
     let Config {
         environment,
         overrides,
     } = config.clone();
     let sizes = Sizes::of(environment, request.preset);
     let of_boot = Workload::Boot.set();
-    let left_out = left_out(request, config);
-    let operations = operations(request, replicate, purpose) - left_out::union(&left_out);
     let boot_operations = operations & of_boot;
     let (conditions, scheduling) = if operations.intersects(irq::operations()) {
         (request.irq.conditions.clone(), request.irq.scheduling)
@@ -327,9 +403,9 @@ fn boot(
     let guest = with_devices(guest, operations, disk_mib);
     PlannedBoot {
         environment,
-        replicate,
-        block,
-        purpose,
+        replicate: 0,
+        block: 0,
+        purpose: Purpose::Replicate,
         job: Job {
             expiries: request.irq.expiries(environment, request.preset),
             period: request.irq.period.0,
@@ -352,7 +428,9 @@ fn boot(
         guest,
         overrides,
         conditions,
-        left_out,
+        left_out: Vec::new(),
+        kept: operations,
+        further: Vec::new(),
     }
 }
 

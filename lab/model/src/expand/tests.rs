@@ -1,5 +1,6 @@
 use super::*;
 use crate::block;
+use crate::names;
 use crate::overrides::Overrides;
 use crate::preset::Preset;
 use crate::request::usual_operations;
@@ -60,9 +61,11 @@ fn everything(seed: u64) -> Request {
 }
 
 fn has_work(request: &Request, config: &Config) -> bool {
-    !request
-        .operations
-        .is_subset(left_out::union(&left_out(request, config)))
+    !request.operations.is_subset(left_out::union(&left_out(
+        request,
+        config,
+        request.operations,
+    )))
 }
 
 fn boots_wanted(request: &Request) -> u32 {
@@ -114,10 +117,18 @@ proptest! {
             let once = boot.replicate > 0 && request.boots.is_none() && !boot.environment.clock().is_exact();
             let asked = if once { request.operations - irq::operations() } else { request.operations };
             let expected = asked - left_out::union(&boot.left_out);
-            prop_assert_eq!(boot.job.run | boot.boot_job.run, expected);
-            prop_assert!(!boot.job.run.intersects(boot.boot_job.run));
-            let boots = !boot.boot_job.run.is_empty() && boot.environment.has_boot();
-            prop_assert_eq!(boot.boot_launches > 0, boots);
+            prop_assert_eq!(boot.starts().map(|start| start.kept).collect::<OpSet>(), expected);
+            let kept: usize = boot.starts().map(|start| start.kept.len()).sum();
+            prop_assert_eq!(kept, expected.len(), "each by one start");
+            let is_exact = boot.environment.clock().is_exact();
+            for start in boot.starts() {
+                let run = start.job.run | start.boot_job.run;
+                prop_assert!(start.kept.is_subset(run));
+                prop_assert!(is_exact || start.kept == run);
+                prop_assert!(!start.job.run.intersects(start.boot_job.run));
+                let boots = !start.boot_job.run.is_empty() && boot.environment.has_boot();
+                prop_assert_eq!(start.boot_launches > 0, boots);
+            }
         }
         for id in all() {
             let asked = request.configs.contains(&id);
@@ -148,6 +159,37 @@ fn seeds_change_the_order_on_the_wall_clock_and_nothing_else() {
     let orders: BTreeSet<_> = (0..8).map(|seed| order(seed, Clock::Wall)).collect();
     assert!(orders.len() > 1, "no seed changes the order");
     assert_eq!(order(1, Clock::Insn), order(2, Clock::Insn));
+}
+
+#[test]
+fn what_is_measured_beside_an_operation_does_not_depend_on_the_request() {
+    let usual = usual_operations();
+    for id in EnvironmentId::all().filter(|id| id.clock().is_exact()) {
+        let start = |op: Op, operations: OpSet| {
+            let boots = expand(&Request {
+                configs: vec![id.into()],
+                ready: vec![id.into()],
+                operations,
+                ..everything(1)
+            })
+            .boots;
+            let starts = boots.first().map(PlannedBoot::starts);
+            let found = starts
+                .into_iter()
+                .flatten()
+                .find(|start| start.kept.contains(op));
+            found.map(|start| {
+                let is_start = op.workload() == Workload::Boot;
+                let start_of_guest = is_start.then_some((start.boot_job, start.boot_launches));
+                (start.job, start.guest, start_of_guest)
+            })
+        };
+        for op in usual.iter() {
+            let alone = start(op, op.into());
+            assert_eq!(alone, start(op, usual), "{} in {id}", names::path(op));
+            assert_eq!(alone, start(op, OpSet::ALL), "{} in {id}", names::path(op));
+        }
+    }
 }
 
 #[test]
@@ -310,7 +352,9 @@ fn interrupts_are_measured_in_the_first_boot_unless_a_number_of_boots_is_given()
     let of = |request: &Request, id| -> Vec<bool> {
         let boots = expand(request).boots.into_iter();
         let of_id = boots.filter(|boot| boot.environment == id);
-        of_id.map(|boot| boot.job.selects(Op::OwnTimer)).collect()
+        of_id
+            .map(|boot| boot.starts().any(|start| start.job.selects(Op::OwnTimer)))
+            .collect()
     };
     assert_eq!(
         of(&asked, EnvironmentId::KVM),

@@ -7,7 +7,7 @@
 //! runs must give the same one. Starts have windows from stage to stage instead ([`boot`]).
 
 mod boot;
-mod windows;
+pub mod windows;
 
 use crate::boots;
 use crate::context::RunContext;

@@ -3,7 +3,7 @@
 //! Runs in which the numbers differ are rejected, unless a custom VMM has started its guest again.
 
 use crate::failure::Failure;
-use trapline_abi::Op;
+use trapline_abi::{Op, OpSet};
 use trapline_model::{names, Observation, Outcome};
 use trapline_profile::{Batch, Window};
 
@@ -61,6 +61,22 @@ pub fn assign<'a>(
         ))
         .help("make build: image, agent and plugin must be of one version")),
     }
+}
+
+/// Returns the windows of the batches of `kept` operations, and those of stages.
+///
+/// # Errors
+/// See [`assign`].
+pub fn kept(run: &Observation, windows: Vec<Window>, kept: OpSet) -> Result<Vec<Window>, Failure> {
+    let measured: OpSet = run.operations.iter().map(|it| it.op).collect();
+    if measured.is_subset(kept) {
+        return Ok(windows);
+    }
+    let (batches, stages) = super::split(windows);
+    let of_kept = assign(run, &batches)?.into_iter();
+    let of_kept = of_kept.filter(|marked| kept.contains(marked.op));
+    let of_kept = of_kept.flat_map(|marked| marked.windows.iter().cloned());
+    Ok(of_kept.chain(stages).collect())
 }
 
 /// Returns the batches of an operation.

@@ -1,6 +1,6 @@
 //! Names of kernel packages, and the versions that users give for them.
 
-use trapline_host::package;
+use trapline_host::package::KnownPackages;
 use trapline_host::Error;
 
 /// Prefix of the names of kernel packages.
@@ -27,14 +27,14 @@ pub fn candidates(name: &str) -> impl Iterator<Item = String> + '_ {
 /// # Errors
 /// The distribution has none.
 pub fn known_package(name: &str) -> Result<String, Error> {
-    let known = package::with_prefix(PREFIX)?;
+    let known = KnownPackages::query()?;
     let Some(found) = candidates(name).find(|package| known.contains(package)) else {
         return Err(Error::missing(
             format!("--kernel {name}: neither a file nor a kernel package of this distribution"),
-            versions(name, &known),
+            versions(name, known.names()),
         ));
     };
-    let newest = concrete_image(&package::dependencies_of(&found)?);
+    let newest = concrete_image(known.dependencies(&found));
     Ok(newest.unwrap_or(found))
 }
 
@@ -42,8 +42,8 @@ pub fn known_package(name: &str) -> Result<String, Error> {
 const MOST_NAMED: usize = 6;
 
 /// Returns a remedy that names the newest versions that begin like `name`, or else the newest of all.
-fn versions(name: &str, known: &[String]) -> String {
-    let versions = known.iter().filter_map(|package| {
+fn versions<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let versions = known.filter_map(|package| {
         let version = package.strip_prefix(PREFIX)?;
         let suffixes = FORMS.iter().filter(|(_, behind)| !behind.is_empty());
         let stem = suffixes
@@ -104,7 +104,6 @@ mod tests {
             "linux-image-6.1.0-56-amd64-dbg",
             "linux-image-amd64",
         ];
-        let known = known.map(str::to_owned);
         for (name, expected) in [
             (
                 "6.12-x",
@@ -115,8 +114,8 @@ mod tests {
                 "choose from 6.12.117+deb12, 6.12.99+deb12, 6.1.0-56, or sudo apt-get update",
             ),
         ] {
-            assert_eq!(versions(name, &known), expected);
+            assert_eq!(versions(name, known.into_iter()), expected);
         }
-        assert_eq!(versions("7.1", &[]), "sudo apt-get update");
+        assert_eq!(versions("7.1", std::iter::empty()), "sudo apt-get update");
     }
 }
