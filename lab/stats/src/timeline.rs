@@ -25,8 +25,8 @@ pub struct BootTimeline {
     pub unexplained: f64,
     /// Number of launches whose timestamps are not in order, because their clocks could not be reconciled.
     pub disordered: usize,
-    /// Memory of the VMM beyond the guest's, in bytes, at its peak if the VMM reports it: that of the first launch that has
-    /// one, since a further one may have another device; the largest of all boots.
+    /// Memory of the VMM beyond the guest's, in bytes, at its peak if the VMM reports it: the least of a boot's
+    /// launches, since others may have another device; the largest of all boots.
     pub own_memory: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ fn timeline(observations: &[Observation], environment: EnvironmentId) -> Option<
     let memory_of = |launch: &Launch| launch.counters.get(&Counter::OwnMemory).copied();
     let memory = boots
         .iter()
-        .filter_map(|boot| boot.launches.iter().find_map(memory_of));
+        .filter_map(|boot| boot.launches.iter().filter_map(memory_of).min());
     Some(BootTimeline {
         environment,
         clock,
