@@ -4,7 +4,7 @@ use serde_json::Value;
 use trapline_tests::measurements::cells;
 use trapline_tests::run::Place;
 
-/// What a cell says about the batches of its operation.
+/// Keys of a cell about the batches of its operation.
 const FIGURES: [&str; 4] = ["estimate", "min", "max", "reason"];
 
 fn figures(cell: &Value) -> [&Value; 4] {
