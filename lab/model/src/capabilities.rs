@@ -74,11 +74,11 @@ impl EnvironmentId {
         }
     }
 
-    /// Returns whether a start takes about a second: one of the image, in a machine that is restored. Bochs does not
-    /// restore machines, and a guest that starts with its hypervisor needs the start of both.
+    /// Returns whether a start takes about a second: one of the image, in a machine that is restored. A guest that
+    /// starts with its hypervisor needs the start of both.
     pub(crate) fn starts_cheaply(self) -> bool {
         let is_slow_guest = self.is_linux_guest() || self.starts_with_machine();
-        self.clock() != Clock::InsnVmx && (self.is_native() || !is_slow_guest)
+        self.is_native() || !is_slow_guest
     }
 
     /// Returns whether it is a domain of Xen.

@@ -335,7 +335,8 @@ fn boot(
 /// Returns the operations of each start of a boot that measures `wanted`.
 fn starts(request: &Request, config: &Config, wanted: OpSet) -> Vec<OpSet> {
     let environment = config.environment;
-    if !environment.clock().is_exact() {
+    // On the machine of Bochs each operation of an explanation takes minutes.
+    if environment.clock() != Clock::Insn {
         return vec![wanted];
     }
     let groups = groups(environment);
@@ -362,8 +363,8 @@ fn starts(request: &Request, config: &Config, wanted: OpSet) -> Vec<OpSet> {
     others.chain(whole).collect()
 }
 
-/// Returns the groups of operations that an environment with an exact clock measures whole, each from the same state of
-/// the machine. What a kernel has done before decides which way it takes: a context switch of `sim/process` is
+/// Returns the groups of operations that an environment of QEMU's instruction clock measures whole, each from the same
+/// state of the machine. What a kernel has done before decides which way it takes: a context switch of `sim/process` is
 /// 3,000 or 5,400 instructions.
 fn groups(environment: EnvironmentId) -> Vec<OpSet> {
     let usual = request::usual_operations();
