@@ -154,6 +154,11 @@ impl Sizes {
         Self {
             batch_ticks: self.batch_ticks * factor,
             budget_ticks: self.budget_ticks * factor,
+            // The first pages of a domain in a guest cost more than others.
+            pages: match factor {
+                1 => self.pages,
+                _ => TRANSLATED.pages,
+            },
             ..self
         }
     }

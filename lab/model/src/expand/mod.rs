@@ -313,22 +313,19 @@ fn boot(
 ) -> PlannedBoot {
     let all_left_out = left_out(request, config, request.operations);
     let kept = operations(request, replicate, purpose) - left_out::union(&all_left_out);
-    let mut starts = starts(request, config, kept).into_iter().map(|run| {
-        let boot = start(request, config, run);
-        PlannedBoot {
-            replicate,
-            block,
-            purpose,
-            kept: kept & run,
-            ..boot
-        }
-    });
-    let first = starts.next();
-    let first = first.unwrap_or_else(|| start(request, config, OpSet::EMPTY));
+    let of = |run: OpSet| PlannedBoot {
+        replicate,
+        block,
+        purpose,
+        kept: kept & run,
+        ..start(request, config, run)
+    };
+    let runs = starts(request, config, kept);
+    let (first, further) = runs.split_first().unwrap_or((&OpSet::EMPTY, &[]));
     PlannedBoot {
         left_out: all_left_out,
-        further: starts.collect(),
-        ..first
+        further: further.iter().copied().map(of).collect(),
+        ..of(*first)
     }
 }
 
@@ -375,7 +372,8 @@ fn groups(environment: EnvironmentId) -> Vec<OpSet> {
             usual & Workload::System.set(),
             usual - separate,
         ],
-        false => vec![usual],
+        // Further launches change the files of a machine, which moves some figures of a Linux guest.
+        false => vec![usual - Workload::Boot.set(), usual & Workload::Boot.set()],
     }
 }
 
