@@ -332,8 +332,7 @@ fn boot(
 /// Returns the operations of each start of a boot that measures `wanted`.
 fn starts(request: &Request, config: &Config, wanted: OpSet) -> Vec<OpSet> {
     let environment = config.environment;
-    // On the machine of Bochs each operation of an explanation takes minutes.
-    if environment.clock() != Clock::Insn {
+    if !measures_groups(environment) {
         return vec![wanted];
     }
     let groups = groups(environment);
@@ -358,6 +357,12 @@ fn starts(request: &Request, config: &Config, wanted: OpSet) -> Vec<OpSet> {
     let others = others.into_iter().filter(|others| !others.is_empty());
     // Those with starts of guests are last.
     others.chain(whole).collect()
+}
+
+/// Returns whether a boot measures whole groups. On the machine of Bochs, and with a guest in a guest, each operation of
+/// an explanation takes minutes.
+fn measures_groups(environment: EnvironmentId) -> bool {
+    environment.clock() == Clock::Insn && !environment.stack().is_nested()
 }
 
 /// Returns the groups of operations that an environment of QEMU's instruction clock measures whole, each from the same

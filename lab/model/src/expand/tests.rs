@@ -164,7 +164,7 @@ fn seeds_change_the_order_on_the_wall_clock_and_nothing_else() {
 #[test]
 fn what_is_measured_beside_an_operation_does_not_depend_on_the_request() {
     let usual = usual_operations();
-    for id in EnvironmentId::all().filter(|id| id.clock() == Clock::Insn) {
+    for id in EnvironmentId::all().filter(|id| measures_groups(*id)) {
         let start = |op: Op, operations: OpSet| {
             let boots = expand(&Request {
                 configs: vec![id.into()],
