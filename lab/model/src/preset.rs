@@ -154,7 +154,7 @@ impl Sizes {
         Self {
             batch_ticks: self.batch_ticks * factor,
             budget_ticks: self.budget_ticks * factor,
-            // The first pages of a domain in a guest cost more than others.
+            // Fewer pages were not tried with a guest in a guest.
             pages: match factor {
                 1 => self.pages,
                 _ => TRANSLATED.pages,

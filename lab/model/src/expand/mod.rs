@@ -86,7 +86,7 @@ pub struct PlannedBoot {
     pub conditions: Conditions,
     /// Operations that are not measured, with reasons.
     pub left_out: Vec<LeftOut>,
-    /// The operations whose outcomes are kept. A start measures whole [groups](groups), so that a figure does not
+    /// The operations whose outcomes are kept. A start measures whole groups, so that a figure does not
     /// depend on the operations that were asked for.
     pub kept: OpSet,
     /// Further starts of the environment, which belong to the same boot and measure other groups.
