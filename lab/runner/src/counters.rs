@@ -3,8 +3,8 @@
 
 use crate::failure::Failure;
 use crate::inventory::Inventory;
-use crate::profiles::windows;
 use crate::symbols::machine_of;
+use crate::windows;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use trapline_environments::{EnvError, Environment, Plugin, Settings, Trace};

@@ -36,6 +36,7 @@ mod sink;
 mod source_lines;
 mod symbols;
 mod timeout;
+mod windows;
 
 pub use concurrent::check_concurrent;
 pub use context::RunContext;

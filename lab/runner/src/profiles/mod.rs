@@ -3,11 +3,11 @@
 //! Operations are measured as `trapline run` measures them, while a plugin of QEMU or the debugger of
 //! Bochs counts every instruction between the marks around each batch ([`crate::counters`]). The
 //! batches that a guest reports and the windows that are counted are the same batches in the same
-//! order ([`windows`]). All batches of an operation have one profile, whose total is the figure; both
-//! runs must give the same one. Starts have windows from stage to stage instead ([`boot`]).
+//! order ([`crate::windows`]). All batches of an operation have one profile, whose total is the
+//! figure; both runs must give the same one. Starts have windows from stage to stage instead
+//! ([`boot`]).
 
 mod boot;
-pub mod windows;
 
 use crate::boots;
 use crate::context::RunContext;
@@ -19,14 +19,13 @@ use crate::sink::ObservationSink;
 use crate::source_lines;
 use crate::symbols::{self, machine_of, Components, Executed};
 use crate::timeout;
+use crate::windows::{self, MarkedOperation, Windows};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{marker, Op, OpSet, Unit, Workload};
 use trapline_environments::Limits;
 use trapline_model::{expand, names, Config, Observation, Request};
-use trapline_profile::format::WindowKind;
 use trapline_profile::source;
 use trapline_profile::{AddressLayout, Batch, Function, Profile, Symbols, Window};
-use windows::MarkedOperation;
 
 /// Profiles by configuration and operation.
 pub type Profiles = BTreeMap<(Config, Op), Profile>;
@@ -135,7 +134,8 @@ impl Profiler<'_> {
         for config in configs {
             let runs = observations.iter().filter(|run| run.config() == config);
             let runs: Vec<_> = runs.collect();
-            let windows = |run: &&Observation| counters.take(&config, run.replicate).map(split);
+            let windows =
+                |run: &&Observation| counters.take(&config, run.replicate).map(windows::split);
             let windows = runs.iter().map(windows).collect::<Result<Vec<_>, _>>()?;
             let measured = runs.iter().flat_map(|run| &run.operations);
             let operations = measured.map(|it| it.op).collect();
@@ -192,9 +192,6 @@ fn nameless(profiles: &BTreeMap<Op, Profile>) -> Components {
         .collect()
 }
 
-/// The windows of a run: of batches, and of stages.
-type Windows = (Vec<Window>, Vec<Window>);
-
 /// Returns the address spaces of all instructions.
 fn executed(config: &Config, runs: &[Windows]) -> Executed {
     let layout = machine_of(config.environment);
@@ -205,11 +202,6 @@ fn executed(config: &Config, runs: &[Windows]) -> Executed {
     insns
         .map(|insn| layout.space(insn.level, insn.address))
         .collect()
-}
-
-fn split(windows: Vec<Window>) -> Windows {
-    let is_batch = |window: &Window| window.kind == WindowKind::Batch;
-    windows.into_iter().partition(is_batch)
 }
 
 /// Returns the profiles of one run.

@@ -5,7 +5,17 @@
 use crate::failure::Failure;
 use trapline_abi::{Op, OpSet};
 use trapline_model::{names, Observation, Outcome};
+use trapline_profile::format::WindowKind;
 use trapline_profile::{Batch, Window};
+
+/// The windows of a run: of batches, and of stages.
+pub type Windows = (Vec<Window>, Vec<Window>);
+
+/// Separates the windows of batches from those of stages.
+pub fn split(windows: Vec<Window>) -> Windows {
+    let is_batch = |window: &Window| window.kind == WindowKind::Batch;
+    windows.into_iter().partition(is_batch)
+}
 
 /// An operation with its batches and their windows.
 #[derive(Debug, PartialEq)]
@@ -72,7 +82,7 @@ pub fn kept(run: &Observation, windows: Vec<Window>, kept: OpSet) -> Result<Vec<
     if measured.is_subset(kept) {
         return Ok(windows);
     }
-    let (batches, stages) = super::split(windows);
+    let (batches, stages) = split(windows);
     let of_kept = assign(run, &batches)?.into_iter();
     let of_kept = of_kept.filter(|marked| kept.contains(marked.op));
     let of_kept = of_kept.flat_map(|marked| marked.windows.iter().cloned());
