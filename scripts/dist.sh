@@ -68,5 +68,5 @@ Description: measures what virtualization costs
  Runs the same code natively and under several hypervisors, and reports the cost of
  each operation in nanoseconds or in instructions.
 CONTROL
-dpkg-deb --root-owner-group -Zgzip --build "$package" "$output/trapline_${version}_amd64.deb" > /dev/null
+dpkg-deb --root-owner-group -Zgzip -z6 --build "$package" "$output/trapline_${version}_amd64.deb" > /dev/null
 echo "dist: $output/trapline_${version}_amd64.deb"

@@ -6,6 +6,7 @@
 use crate::{draft, private, Error};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -223,12 +224,14 @@ fn entry(kind: Kind, found: &fs::DirEntry) -> Option<Entry> {
     is_entry.then(|| Entry::of(kind, found.path())).flatten()
 }
 
-fn size(path: &Path) -> u64 {
+/// Returns how many bytes a file, or all files in a directory, take; 0 if there is none.
+pub fn size(path: &Path) -> u64 {
     let Ok(about) = fs::symlink_metadata(path) else {
         return 0;
     };
     if !about.is_dir() {
-        return about.len();
+        // Holes take no space.
+        return about.len().min(512 * about.blocks());
     }
     let inside = fs::read_dir(path).into_iter().flatten().flatten();
     inside.map(|entry| size(&entry.path())).sum()

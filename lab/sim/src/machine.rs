@@ -156,10 +156,11 @@ impl SimMachine {
     ) -> Result<ReadyMachine, Error> {
         let activity =
             Activity::begin("boots this machine once, about 40 s; later runs restore it");
-        let mut booted = self.boot(job, limits, None)?;
+        let memory = self.new_memory()?;
+        let mut booted = self.boot_with(&memory, job, limits, None)?;
         let kept = snapshots
             .draft(key)
-            .and_then(|draft| booted.save(snapshots, draft, limits));
+            .and_then(|draft| booted.save(snapshots, draft, &memory, limits));
         drop(turn);
         drop(activity);
         let plugin = self.settings.plugin.as_ref();
@@ -184,13 +185,15 @@ impl SimMachine {
         job: &Script,
         limits: &Limits,
     ) -> Result<Option<ReadyMachine>, Error> {
-        let Some(state) = snapshots.find(key) else {
+        let Some(snapshot) = snapshots.find(key, self.memory_bytes()) else {
             return Ok(None);
         };
+        let snapshot = Arc::new(snapshot);
         let plugin = self.settings.plugin.as_ref();
-        let command = self.command(job, plugin)?.words("-incoming defer");
+        let command = self.command(&snapshot, "share=off", job, plugin)?;
+        let command = command.words("-incoming defer");
         let mut ready = ReadyMachine::start(command, &self.facts, "restored")?;
-        match ready.load(&state, limits) {
+        match ready.load(&snapshot, limits) {
             Ok(()) => Ok(Some(ready)),
             Err(error) if is_final(&error) => Err(error),
             Err(_) => {
@@ -207,12 +210,43 @@ impl SimMachine {
         limits: &Limits,
         plugin: Option<&Plugin>,
     ) -> Result<ReadyMachine, Error> {
-        let mut ready = ReadyMachine::start(self.command(job, plugin)?, &self.facts, "booted")?;
+        self.boot_with(&self.new_memory()?, job, limits, plugin)
+    }
+
+    /// Boots a machine whose memory is this file.
+    fn boot_with(
+        &self,
+        memory: &Arc<File>,
+        job: &Script,
+        limits: &Limits,
+        plugin: Option<&Plugin>,
+    ) -> Result<ReadyMachine, Error> {
+        let command = self.command(memory, "share=on", job, plugin)?;
+        let mut ready = ReadyMachine::start(command, &self.facts, "booted")?;
         ready.boot(limits)?;
         Ok(ready)
     }
 
-    fn command(&self, job: &Script, plugin: Option<&Plugin>) -> Result<Command, Error> {
+    fn memory_bytes(&self) -> u64 {
+        u64::from(self.memory) << 20
+    }
+
+    /// Returns a file for the memory of a machine that boots.
+    fn new_memory(&self) -> Result<Arc<File>, Error> {
+        let file = memory_file("memory", &[])?;
+        file.set_len(self.memory_bytes()).map_err(Error::Output)?;
+        Ok(Arc::new(file))
+    }
+
+    /// Returns the command of a machine whose memory is the start of the file `memory`. With `share=off` it copies
+    /// the pages that it writes.
+    fn command(
+        &self,
+        memory: &Arc<File>,
+        share: &str,
+        job: &Script,
+        plugin: Option<&Plugin>,
+    ) -> Result<Command, Error> {
         let job = Arc::new(memory_file("job", job.text().as_bytes())?);
         let command = Command::new(&self.qemu.program);
         let command = qemu::with_steady_clock(command, Arc::clone(&self.steady))
@@ -226,6 +260,13 @@ impl SimMachine {
             .words(&qemu::console("e9", "/proc/self/fd/1"))
             .words("-serial file:/proc/self/fd/3");
         let mut command = self.loaded.load_into(command, &self.initramfs);
+        let number = command.pass_file(Arc::clone(memory));
+        let mut command = command
+            .words("-machine memory-backend=memory -object")
+            .arg(format!(
+                "memory-backend-file,id=memory,size={}M,mem-path=/proc/self/fd/{number},{share}",
+                self.memory
+            ));
         let number = command.pass_file(job);
         let command = command
             .arg("-fw_cfg")

@@ -73,15 +73,17 @@ impl Monitor {
         self.emulator.map_or_else(Deadline::wall, Deadline::cpu)
     }
 
-    /// Negotiates capabilities and enables migration events.
+    /// Negotiates capabilities, enables migration events, and leaves memory that QEMU shares out of migrations.
     ///
     /// # Errors
     /// QEMU ended, or did not send a QMP greeting.
     pub fn greet(&mut self, limits: &Limits) -> Result<(), Error> {
         self.wait(limits, |message| message.get("QMP").is_some())?;
         self.execute("qmp_capabilities", &json!({}), limits)?;
-        let events = json!({"capabilities": [{"capability": "events", "state": true}]});
-        self.execute("migrate-set-capabilities", &events, limits)?;
+        let enabled =
+            ["events", "x-ignore-shared"].map(|name| json!({"capability": name, "state": true}));
+        let enabled = json!({"capabilities": enabled});
+        self.execute("migrate-set-capabilities", &enabled, limits)?;
         let fast = json!({"max-bandwidth": BANDWIDTH});
         self.execute("migrate-set-parameters", &fast, limits)
             .map(drop)

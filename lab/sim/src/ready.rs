@@ -44,7 +44,7 @@ impl ReadyMachine {
         })
     }
 
-    /// Loads its state from a snapshot.
+    /// Loads its state from the migration stream at the position of `state`.
     ///
     /// # Errors
     /// The snapshot cannot be loaded.
@@ -102,7 +102,7 @@ impl ReadyMachine {
         }
     }
 
-    /// Saves its state as a snapshot.
+    /// Saves its state as a snapshot, with its memory.
     ///
     /// # Errors
     /// QEMU or the cache refuses.
@@ -110,10 +110,11 @@ impl ReadyMachine {
         &mut self,
         snapshots: &Snapshots<'_>,
         draft: SnapshotDraft,
+        memory: &File,
         limits: &Limits,
     ) -> Result<(), Error> {
-        self.monitor
-            .migrate(Migration::Save, draft.file(), limits)?;
+        let stream = draft.with_memory(memory)?;
+        self.monitor.migrate(Migration::Save, stream, limits)?;
         snapshots.keep(draft)
     }
 

@@ -1,16 +1,20 @@
 //! Snapshots of booted machines.
 //!
-//! A snapshot is QEMU's migration stream with its length and checksum as a trailer: incomplete or changed
-//! files are not used. Its name is the hash of the machine's configuration. It is published by a rename.
+//! A snapshot is the machine's memory, whose zero pages are holes, QEMU's migration stream of all else, and
+//! length and checksum as a trailer: incomplete or changed files are not used. A restored machine maps the
+//! memory, and copies the pages that it writes. The name is the hash of the machine's configuration. A
+//! snapshot is published by a rename.
 
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::NamedTempFile;
-use trapline_host::cache::Kind;
+use trapline_host::cache::{self, Kind};
 use trapline_host::draft;
 use trapline_host::{private, Cache, Error, Limits};
 
@@ -46,6 +50,10 @@ const PATIENCE: u32 = 10;
 const MAGIC: [u8; 8] = *b"trapline";
 const TRAILER: usize = 20;
 
+/// Bytes of a page, and of a read.
+const PAGE: usize = 4096;
+const PIECE: usize = 256 * PAGE;
+
 impl<'a> Snapshots<'a> {
     /// Returns the snapshots of `cache`.
     pub fn of(cache: &'a Cache) -> Self {
@@ -55,15 +63,18 @@ impl<'a> Snapshots<'a> {
         }
     }
 
-    /// Returns the snapshot `key` at its start; `None` if no valid one exists.
-    pub fn find(&self, key: &str) -> Option<File> {
-        let mut file = File::options().read(true).open(self.place(key)).ok()?;
-        if !is_whole(&mut file).unwrap_or(false) {
+    /// Returns the snapshot `key` of a machine with `memory` bytes, at the start of its migration stream; `None` if no
+    /// valid one exists. QEMU opens memory for writing, even if it does not write to it.
+    pub fn find(&self, key: &str, memory: u64) -> Option<File> {
+        let open = File::options().read(true).write(true).open(self.place(key));
+        let mut file = open.ok()?;
+        if !is_whole(&file).unwrap_or(false) {
             self.discard(key);
             return None;
         }
         // If this fails, it only counts as used less recently.
         let _ = file.set_modified(SystemTime::now());
+        file.seek(SeekFrom::Start(memory)).ok()?;
         Some(file)
     }
 
@@ -112,9 +123,10 @@ impl<'a> Snapshots<'a> {
     /// It cannot be written, or is larger than the limit of the cache.
     pub fn keep(&self, draft: SnapshotDraft) -> Result<(), Error> {
         let SnapshotDraft { mut file, place } = draft;
-        let length = seal(file.as_file_mut()).map_err(Error::file(&place))?;
-        if length > self.cache.limit {
-            let full = format!("{length} bytes are more than the cache may take: --cache-limit");
+        seal(file.as_file_mut()).map_err(Error::file(&place))?;
+        let size = cache::size(file.path());
+        if size > self.cache.limit {
+            let full = format!("{size} bytes are more than the cache may take: --cache-limit");
             return Err(Error::file(place)(io::Error::other(full)));
         }
         let persisted = file.persist(&place).map_err(|error| error.error);
@@ -128,33 +140,36 @@ impl<'a> Snapshots<'a> {
 }
 
 impl SnapshotDraft {
-    /// Returns the file for the migration stream.
-    pub fn file(&self) -> &File {
-        self.file.as_file()
+    /// Writes the machine's memory, all of `memory`. Returns the file, at the start of the migration stream.
+    ///
+    /// # Errors
+    /// The memory cannot be read, or the file cannot be written.
+    pub fn with_memory(&self, memory: &File) -> Result<&File, Error> {
+        let mut file = self.file.as_file();
+        let mut written = || {
+            let length = memory.metadata()?.len();
+            for_each_page(memory, length, |at, page| file.write_all_at(page, at))?;
+            file.seek(SeekFrom::Start(length))
+        };
+        written().map_err(Error::file(&self.place))?;
+        Ok(file)
     }
 }
 
-/// Appends the trailer. Returns the size of the file in bytes.
-fn seal(file: &mut File) -> io::Result<u64> {
+/// Appends the trailer.
+fn seal(file: &mut File) -> io::Result<()> {
     let length = file.seek(SeekFrom::End(0))?;
-    file.rewind()?;
-    let trailer = trailer(length, checksum(file, length)?);
-    file.write_all(&trailer)?;
-    Ok(length + TRAILER as u64)
+    file.write_all_at(&trailer(length, checksum(file, length)?), length)
 }
 
-/// Returns whether the trailer matches; leaves the file at its start.
-fn is_whole(file: &mut File) -> io::Result<bool> {
-    let all = file.seek(SeekFrom::End(0))?;
-    let Some(length) = all.checked_sub(TRAILER as u64) else {
+/// Returns whether the trailer matches.
+fn is_whole(file: &File) -> io::Result<bool> {
+    let Some(length) = file.metadata()?.len().checked_sub(TRAILER as u64) else {
         return Ok(false);
     };
-    file.rewind()?;
-    let expected = trailer(length, checksum(file, length)?);
     let mut found = [0; TRAILER];
-    file.read_exact(&mut found)?;
-    file.rewind()?;
-    Ok(found == expected)
+    file.read_exact_at(&mut found, length)?;
+    Ok(found == trailer(length, checksum(file, length)?))
 }
 
 fn trailer(length: u64, checksum: u32) -> [u8; TRAILER] {
@@ -165,16 +180,47 @@ fn trailer(length: u64, checksum: u32) -> [u8; TRAILER] {
     trailer
 }
 
-/// Returns the CRC-32 of the next `length` bytes.
-fn checksum(file: &mut File, length: u64) -> io::Result<u32> {
+/// Returns the CRC-32 of all pages in the first `length` bytes that are not zero, each after its offset.
+fn checksum(file: &File, length: u64) -> io::Result<u32> {
     let mut sum = crc32fast::Hasher::new();
-    let mut piece = vec![0; 1 << 20];
-    let mut state = file.take(length);
-    loop {
-        match state.read(&mut piece)? {
-            0 => return Ok(sum.finalize()),
-            read => sum.update(&piece[..read]),
+    for_each_page(file, length, |at, page| {
+        sum.update(&at.to_le_bytes());
+        sum.update(page);
+        Ok(())
+    })?;
+    Ok(sum.finalize())
+}
+
+/// Calls `use_page` with the offset and the bytes of each page in the first `length` bytes that is not zero. Holes
+/// are not read.
+fn for_each_page(
+    file: &File,
+    length: u64,
+    mut use_page: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; PIECE];
+    let mut at = 0;
+    while let Some(data) = next_data(file, at)?.filter(|data| *data < length) {
+        at = data - data % PAGE as u64;
+        let left = usize::try_from(length - at).unwrap_or(PIECE);
+        let piece = &mut buffer[..left.min(PIECE)];
+        file.read_exact_at(piece, at)?;
+        for page in piece.chunks(PAGE) {
+            if *page != [0; PAGE][..page.len()] {
+                use_page(at, page)?;
+            }
+            at += page.len() as u64;
         }
+    }
+    Ok(())
+}
+
+/// Returns the offset of the next byte from `at` on that is not in a hole.
+fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+        Ok(data) => Ok(Some(data)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -182,6 +228,7 @@ fn checksum(file: &mut File, length: u64) -> io::Result<u32> {
 mod tests {
     use super::*;
     use expect_test::expect;
+    use std::io::{Read, Write};
 
     /// A valid name of a snapshot.
     const KEY: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -204,7 +251,7 @@ mod tests {
     fn make(snapshots: &Snapshots<'_>, key: &str, state: &[u8]) -> Result<(), Error> {
         let _turn = snapshots.turn(key, &WATCH())?;
         let draft = snapshots.draft(key)?;
-        draft.file().write_all(state).unwrap();
+        draft.file.as_file().write_all(state).unwrap();
         snapshots.keep(draft)
     }
 
@@ -212,12 +259,46 @@ mod tests {
     fn complete_snapshot_is_found_at_its_start() {
         let (_directory, cache) = cache(1 << 20);
         let snapshots = Snapshots::of(&cache);
-        assert!(snapshots.find(KEY).is_none());
+        assert!(snapshots.find(KEY, 0).is_none());
         make(&snapshots, KEY, b"state").unwrap();
         let mut text = Vec::new();
-        snapshots.find(KEY).unwrap().read_to_end(&mut text).unwrap();
+        snapshots
+            .find(KEY, 0)
+            .unwrap()
+            .read_to_end(&mut text)
+            .unwrap();
         assert!(text.starts_with(b"state"));
         assert_eq!(cache.entries().unwrap().len(), 1, "neither draft nor lock");
+    }
+
+    #[test]
+    fn memory_is_at_the_start_without_its_zero_pages() {
+        const LENGTH: u64 = 64 << 20;
+        const WRITTEN: u64 = 40 << 20;
+        let (_directory, cache) = cache(1 << 20);
+        let snapshots = Snapshots::of(&cache);
+        let memory = tempfile::tempfile().unwrap();
+        memory.set_len(LENGTH).unwrap();
+        memory
+            .write_all_at(&[0; 3 * PAGE], WRITTEN - PAGE as u64)
+            .unwrap();
+        memory.write_all_at(b"word", WRITTEN + 9).unwrap();
+        let turn = snapshots.turn(KEY, &WATCH()).unwrap();
+        let draft = snapshots.draft(KEY).unwrap();
+        let mut stream = draft.with_memory(&memory).unwrap();
+        stream.write_all(b"state").unwrap();
+        snapshots.keep(draft).unwrap();
+        drop(turn);
+        let mut found = snapshots.find(KEY, LENGTH).unwrap();
+        let mut bytes = [0; 13];
+        found.read_exact_at(&mut bytes, WRITTEN).unwrap();
+        assert_eq!(&bytes, b"\0\0\0\0\0\0\0\0\0word");
+        found.read_exact(&mut bytes[..5]).unwrap();
+        assert_eq!(&bytes[..5], b"state");
+        let size = cache::size(&snapshots.place(KEY));
+        assert!(size < 1 << 17, "{size}");
+        found.write_all_at(b"w", LENGTH - 1).unwrap();
+        assert!(snapshots.find(KEY, 0).is_none(), "a hole was filled");
     }
 
     #[test]
@@ -231,7 +312,7 @@ mod tests {
         changed[2500] ^= 1;
         for bytes in [&whole[..4000], &whole[..whole.len() - 1], &[], &changed] {
             fs::write(&path, bytes).unwrap();
-            assert!(snapshots.find(KEY).is_none());
+            assert!(snapshots.find(KEY, 0).is_none());
             assert!(!path.exists(), "it would be looked at again and again");
         }
     }
@@ -242,7 +323,7 @@ mod tests {
         let snapshots = Snapshots::of(&cache);
         let turn = snapshots.turn(KEY, &WATCH()).unwrap();
         let draft = snapshots.draft(KEY).unwrap();
-        draft.file().write_all(b"half").unwrap();
+        draft.file.as_file().write_all(b"half").unwrap();
         drop((draft, turn));
         assert_eq!(fs::read_dir(&snapshots.directory).unwrap().count(), 0);
         let forgotten = snapshots.directory.join(".making-abc");
@@ -274,8 +355,8 @@ mod tests {
             make(&snapshots, &key(digit), &[0; 1000]).unwrap();
             std::thread::sleep(Duration::from_millis(10));
         }
-        assert!(snapshots.find(&key('1')).is_none());
-        assert!(snapshots.find(&key('3')).is_some());
+        assert!(snapshots.find(&key('1'), 0).is_none());
+        assert!(snapshots.find(&key('3'), 0).is_some());
         let error = make(&snapshots, KEY, &[0; 3000]).unwrap_err();
         let directory = directory.path().display().to_string();
         let error = error.to_string().replace(&directory, "DIR");
@@ -290,7 +371,7 @@ mod tests {
             limit: 1,
         };
         let snapshots = Snapshots::of(&cache);
-        assert!(snapshots.find(KEY).is_none());
+        assert!(snapshots.find(KEY, 0).is_none());
         let error = snapshots.turn(KEY, &WATCH()).err().unwrap().to_string();
         expect!["/proc/nowhere/snapshots: No such file or directory (os error 2)"]
             .assert_eq(&error);
