@@ -28,7 +28,7 @@ SLOW_TESTS := --test vmm --test end_to_end
 FUZZ_TESTS := trapline-emulation:random trapline-monitor:all trapline-process:hostile trapline-abi:stream \
 	trapline-protocol:damaged trapline-switch:fuzz trapline-switch:forwarding
 
-.PHONY: help setup setup-tests build run test test-all test-slow test-roots check deny baseline fixtures bench \
+.PHONY: help setup setup-tests build run test test-all test-slow test-roots check deny baseline fixtures docs bench \
 	fuzz power endure dist image clean
 
 help: ## Show this list
@@ -86,6 +86,9 @@ fixtures: build ## Record the guests that tests replay
 	TRAPLINE_IMAGE_TARGET=$(CURDIR)/target/image-slow CARGO_PROFILE_GUEST_OPT_LEVEL=1 \
 	    scripts/freestanding.sh trapline-kernel target/image-slow/trapline-image
 	@scripts/fixtures.sh $(DIST) target/image-slow/trapline-image
+
+docs: build ## Record the commands of README and docs again, and render these pages (PAGES="docs/gate.md"; minutes)
+	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --release --package trapline-tests --bin docs -- $(PAGES)
 
 bench: build ## Print the figures that the README quotes, and rates beside a port of the switch that attacks
 	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --release --package trapline-tests --bin figures

@@ -12,6 +12,7 @@ pub mod linux;
 pub mod measurements;
 pub mod modules;
 pub mod processes;
+pub mod recordings;
 pub mod run;
 mod skip;
 mod slow;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trapline_tests::root;
+use trapline_tests::{recordings, root};
 
 /// README, CHANGELOG and all pages below `docs`.
 fn pages() -> Vec<PathBuf> {
@@ -70,6 +70,96 @@ fn broken_links(page: &Path) -> Vec<String> {
 fn relative_links_lead_to_files_and_headings() {
     let broken: Vec<_> = pages().iter().flat_map(|page| broken_links(page)).collect();
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+/// `make docs` renders them again.
+#[test]
+fn examples_show_what_was_recorded() {
+    let pages = recordings::pages();
+    assert!(pages.contains(&root().join("README.md")), "{pages:?}");
+    for page in pages {
+        let rendered = recordings::render(&page, &recordings::read(&page));
+        let rendered = rendered.unwrap_or_else(|wrong| {
+            panic!("{}: run make docs\n{}", page.display(), wrong.join("\n\n"))
+        });
+        let text = fs::read_to_string(&page).expect("page is UTF-8");
+        assert!(text == rendered, "{}: run make docs", page.display());
+    }
+}
+
+/// Units of measured figures, and signs of a multiple.
+const UNITS: [&str; 9] = [
+    "insn",
+    "instructions",
+    "ns",
+    "us",
+    "µs",
+    "cycles",
+    "x",
+    "×",
+    "times",
+];
+
+/// Returns the figures in a line of prose: numbers with a unit of [`UNITS`] or with a thousands separator.
+fn figures(line: &str) -> Vec<&str> {
+    let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
+    let mut figures = Vec::new();
+    let mut rest = line;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let is_word = rest[..start].ends_with(|c: char| c.is_alphanumeric());
+        let number = &rest[start..];
+        let end = number.find(|c| !is_part(c)).unwrap_or(number.len());
+        let (number, after) = number.split_at(end);
+        let unit = after.trim_start_matches(' ');
+        let length = unit.find(|c: char| !c.is_alphanumeric() && c != '×');
+        let unit = &unit[..length.unwrap_or(unit.len())];
+        let is_grouped = number.trim_end_matches(',').contains(',');
+        if !is_word && (is_grouped || UNITS.contains(&unit)) {
+            figures.push(number);
+        }
+        rest = after;
+    }
+    figures
+}
+
+#[test]
+fn figures_are_numbers_with_units_or_separators() {
+    for (line, expected) in [
+        ("a port write takes 3,264 there", vec!["3,264"]),
+        (
+            "it takes 12.5 ns, 3 us, 1.35 times and 4× it",
+            vec!["12.5", "3", "1.35", "4"],
+        ),
+        (
+            "every 20 ms, 1024 requests, x2APIC, 0x5f, sim/x86, 1, 2 and 3",
+            vec![],
+        ),
+    ] {
+        assert_eq!(figures(line), expected, "{line}");
+    }
+}
+
+/// Figures are in recorded examples and tables, where they can be renewed, and not in sentences.
+#[test]
+fn prose_has_no_figures() {
+    let mut found = Vec::new();
+    for page in pages() {
+        if page.ends_with("CHANGELOG.md") {
+            continue;
+        }
+        let text = fs::read_to_string(&page).expect("page is UTF-8");
+        let page = page
+            .strip_prefix(root())
+            .expect("a page of this repository");
+        for line in prose(&text).filter(|line| !line.trim_start().starts_with('|')) {
+            found.extend(
+                figures(line)
+                    .iter()
+                    .map(|it| format!("{}: {it}: {line}", page.display())),
+            );
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]

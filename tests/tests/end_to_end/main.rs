@@ -19,7 +19,6 @@ mod cycles;
 mod defined_vmms;
 mod disk;
 mod dist;
-mod examples;
 mod explain;
 mod export;
 mod failures;

@@ -159,11 +159,15 @@ fn profiles_of_process_operations_at_ring_3_add_up() {
     if !has("sim/process", "profiles of the image at ring 3") {
         return;
     }
-    for operation in ["system/context-switch", "system/fork", "system/make"] {
-        let words = ["explain", "sim/process", operation, "--format", "json"];
-        let json = Place::new().run(&words).json();
-        assert_eq!(json["residual"], 0, "{operation}");
-    }
+    let operations = ["system/fork", "system/context-switch", "system/make"];
+    let words = ["explain", "sim/process", &operations.join(",")];
+    let json = Place::new()
+        .run(&[&words[..], &["--format", "json"]].concat())
+        .json();
+    let ledgers = json["ledgers"].as_array().expect("several profiles");
+    let residual = |ledger: &Value| (ledger["operation"].clone(), ledger["residual"].clone());
+    let expected = operations.map(|operation| (operation.into(), 0.into()));
+    assert_eq!(ledgers.iter().map(residual).collect::<Vec<_>>(), expected);
 }
 
 /// A load of CR3 costs least if the processes of a guest hand over to each other, and most if there is one.

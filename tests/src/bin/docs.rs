@@ -1,0 +1,210 @@
+//! `make docs`: records the output of the commands in the documentation, and renders the pages.
+//!
+//! Arguments: the pages; without any, all. A recording stays if its command prints the same, if an environment that it
+//! names is missing here, or if its figures depend on the host and only they differ; `--wall` replaces these, too.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::time::Instant;
+use tempfile::TempDir;
+use trapline_tests::examples::Example;
+use trapline_tests::recordings::{self, examples_of, Recording};
+use trapline_tests::{parts, root};
+
+/// Fact that names what a page was made with, and its name in a recording.
+const VERSIONS: [(&str, &str); 3] = [("qemu", "qemu"), ("l1-kernel", "kernel"), ("cpu", "host")];
+
+fn main() -> ExitCode {
+    let (options, pages): (Vec<_>, Vec<_>) =
+        std::env::args().skip(1).partition(|word| word == "--wall");
+    let made = match versions() {
+        Ok(made) => made,
+        Err(reason) => {
+            eprintln!("docs: {reason}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let pages: Vec<PathBuf> = match pages.is_empty() {
+        true => recordings::pages(),
+        false => pages.iter().map(|page| root().join(page)).collect(),
+    };
+    let mut recorder = Recorder {
+        made,
+        replaces_wall: !options.is_empty(),
+        problems: Vec::new(),
+    };
+    for page in pages {
+        recorder.record(&page);
+    }
+    for problem in &recorder.problems {
+        eprintln!("docs: {problem}");
+    }
+    match recorder.problems.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// Returns what determines the output of commands on this machine.
+///
+/// # Errors
+/// It is not the machine of the documentation, whose figures are those of Debian 12.
+fn versions() -> Result<BTreeMap<String, String>, String> {
+    let shell = Shell::new();
+    let baseline = root().join("baselines/debian-12/sim-kvm.json");
+    let baseline = baseline.display();
+    let check = shell.json(&format!(
+        "trapline check --format json --baseline {baseline}"
+    ));
+    let check = check.ok_or("sim/kvm cannot be measured here\nhelp: trapline doctor")?;
+    let causes = check["causes"].as_array().into_iter().flatten();
+    if let Some(cause) = causes.into_iter().find(|cause| cause["around"] == true) {
+        return Err(format!(
+            "the documentation is of another {}\nhelp: use the QEMU and the kernel of {baseline}",
+            cause["fact"]
+        ));
+    }
+    let run = "trapline run --env sim/kvm --workload basic/getpid --format json";
+    let run = shell.json(run).ok_or("sim/kvm was not measured")?;
+    let facts = &run["environments"]["sim/kvm"]["facts"];
+    let versions = VERSIONS.map(|(fact, name)| (name, facts[fact].as_str().unwrap_or_default()));
+    let parts = run["facts"]["parts"].as_str().unwrap_or_default();
+    let date = Command::new("date").arg("-I").output();
+    let date = date.map_err(|error| format!("date: {error}"))?.stdout;
+    let date = String::from_utf8_lossy(&date);
+    let all = [("date", date.trim()), ("parts", parts)]
+        .into_iter()
+        .chain(versions);
+    Ok(all
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect())
+}
+
+struct Recorder {
+    made: BTreeMap<String, String>,
+    replaces_wall: bool,
+    problems: Vec<String>,
+}
+
+impl Recorder {
+    /// Runs the commands of a page in order, writes their recordings, and renders the page.
+    fn record(&mut self, page: &Path) {
+        let old = recordings::read(page);
+        let shell = Shell::new();
+        println!("{}", page.display());
+        let mut new = Vec::new();
+        for example in examples_of(page) {
+            let start = Instant::now();
+            let output = shell.run(&example.command);
+            let kept = old.iter().find(|it| it.command == example.command);
+            let (recording, what) = self.judge(&example, &output, kept);
+            println!(
+                "{:6.1} s, {what}: {}",
+                start.elapsed().as_secs_f64(),
+                example.command
+            );
+            new.extend(recording);
+        }
+        recordings::write(page, &new);
+        match recordings::render(page, &new) {
+            Ok(text) => fs::write(page, text).expect("writable page"),
+            Err(wrong) => self
+                .problems
+                .extend(wrong.iter().map(|it| format!("{}: {it}", page.display()))),
+        }
+    }
+
+    /// Returns the recording of an example, and what was done. `kept` is the earlier one.
+    fn judge(
+        &mut self,
+        example: &Example,
+        output: &Output,
+        kept: Option<&Recording>,
+    ) -> (Option<Recording>, String) {
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let printed: Vec<_> = printed
+            .lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect();
+        let fits = match example.output.is_empty() {
+            true => output.status.success(),
+            false => example.rendered(&printed).is_some(),
+        };
+        if !fits {
+            if let Some(reason) = missing_environment(example) {
+                return (kept.cloned(), format!("kept, {reason}"));
+            }
+        }
+        if example.output.is_empty() {
+            if !fits {
+                self.problems
+                    .push(format!("{} failed: {output:?}", example.command));
+            }
+            return (None, "not recorded".to_owned());
+        }
+        let is_kept = |kept: &&Recording| {
+            kept.output == printed || (example.is_wall && fits && !self.replaces_wall)
+        };
+        if let Some(kept) = kept.filter(is_kept) {
+            return (Some(kept.clone()), "kept".to_owned());
+        }
+        let recording = Recording {
+            command: example.command.clone(),
+            made: self.made.clone(),
+            output: printed,
+        };
+        (Some(recording), "recorded".to_owned())
+    }
+}
+
+/// Returns an environment of the example that cannot be measured on this machine, with the reason.
+fn missing_environment(example: &Example) -> Option<String> {
+    let list = Shell::new().json("trapline list --format json")?;
+    let environments = list["environments"].as_array()?;
+    let missing = environments.iter().find(|environment| {
+        let name = environment["name"].as_str().unwrap_or_default();
+        environment["ready"] == false && !name.ends_with("custom") && example.names(name)
+    })?;
+    Some(format!("{}: {}", missing["name"], missing["reason"]))
+}
+
+/// Runs commands in a directory with the plans of the repository and a store of its own.
+struct Shell {
+    directory: TempDir,
+}
+
+impl Shell {
+    fn new() -> Self {
+        // The path of a VMM on the simulated machine is that of the host, and figures depend on it.
+        let directory = TempDir::new_in("/tmp").expect("temporary directory");
+        let link = |target: PathBuf, name: &str| {
+            std::os::unix::fs::symlink(target, directory.path().join(name)).expect("new link");
+        };
+        link(root().join("plans"), "plans");
+        fs::create_dir(directory.path().join("target")).expect("new directory");
+        link(parts(), "target/dist");
+        Self { directory }
+    }
+
+    fn run(&self, command: &str) -> Output {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let parts = self.directory.path().join("target/dist");
+        Command::new("bash")
+            .args(["-c", command])
+            .current_dir(self.directory.path())
+            .env("PATH", format!("{}:{path}", parts.display()))
+            .env("XDG_DATA_HOME", self.directory.path())
+            .env("COLUMNS", "80")
+            .stdin(Stdio::null())
+            .output()
+            .expect("bash starts")
+    }
+
+    /// Returns the JSON that a command prints.
+    fn json(&self, command: &str) -> Option<Value> {
+        serde_json::from_slice(&self.run(command).stdout).ok()
+    }
+}
