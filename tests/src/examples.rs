@@ -8,6 +8,16 @@
 //! ```
 //! ````
 //!
+//! A table is the output of a command, too, of which it has some lines:
+//!
+//! ```text
+//! <!-- $ trapline show --format markdown -->
+//! | | sim |
+//! |:-|-:|
+//! | getpid | 6 |
+//! <!-- end -->
+//! ```
+//!
 //! The lines are those of a recording ([`crate::recordings`]); `...` stands for any number of further ones. Figures of a
 //! block that is marked `console wall` depend on the host. A command without output below it must exit with status 0;
 //! its output is not recorded.
@@ -28,7 +38,12 @@ pub struct Example {
     pub output: Vec<String>,
     /// Figures depend on the host.
     pub is_wall: bool,
+    /// It is a table: further lines of the output may be anywhere.
+    pub is_table: bool,
 }
+
+/// End of a table.
+const TABLE_END: &str = "<!-- end -->";
 
 /// Returns the examples of a page.
 pub fn examples(page: &Path, text: &str) -> Vec<Example> {
@@ -36,6 +51,22 @@ pub fn examples(page: &Path, text: &str) -> Vec<Example> {
     let mut block = None;
     let mut lines = text.lines().enumerate().peekable();
     while let Some((number, line)) = lines.next() {
+        if let Some(command) = line.strip_prefix("<!-- $ ") {
+            let output: Vec<_> = lines
+                .by_ref()
+                .map(|(_, line)| line.to_owned())
+                .take_while(|line| line != TABLE_END)
+                .collect();
+            examples.push(Example {
+                page: page.to_owned(),
+                lines: number + 1..number + 1 + output.len(),
+                command: command.trim_end_matches(" -->").to_owned(),
+                output,
+                is_wall: false,
+                is_table: true,
+            });
+            continue;
+        }
         match (block, line.strip_prefix("$ ")) {
             (None, _) => {
                 block = line
@@ -58,6 +89,7 @@ pub fn examples(page: &Path, text: &str) -> Vec<Example> {
                     command,
                     output: Vec::new(),
                     is_wall,
+                    is_table: false,
                 });
             }
             (Some(_), None) => {
@@ -84,14 +116,6 @@ impl Example {
         Some(rendered.map(str::to_owned).collect())
     }
 
-    /// Returns whether the command names an environment, as a word of its own.
-    pub fn names(&self, environment: &str) -> bool {
-        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-');
-        self.command
-            .split(|c| !is_part(c))
-            .any(|word| word == environment)
-    }
-
     /// Returns for each documented line the printed line that equals it after `normal`; `None` for an elision.
     /// Takes the first match of each run of lines between elisions.
     fn place(
@@ -100,8 +124,15 @@ impl Example {
         normal: impl Fn(&str) -> String,
     ) -> Option<Vec<Option<usize>>> {
         let printed: Vec<String> = printed.iter().map(|line| normal(line)).collect();
-        let runs: Vec<Vec<String>> = self
-            .output
+        let output = self.output.iter().map(String::as_str);
+        let elided: Vec<&str> = match self.is_table {
+            true => output
+                .flat_map(|line| ["...", line])
+                .chain(["..."])
+                .collect(),
+            false => output.collect(),
+        };
+        let runs: Vec<Vec<String>> = elided
             .split(|line| is_elision(line))
             .map(|run| run.iter().map(|line| normal(line)).collect())
             .collect();
@@ -120,12 +151,18 @@ impl Example {
             }
             at = end;
             places.extend((start..end).map(Some));
-            if number < last {
+            if number < last && !self.is_table {
                 places.push(None);
             }
         }
         (at == printed.len()).then_some(places)
     }
+}
+
+/// Returns whether a text names an environment, as a word of its own.
+pub fn names(text: &str, environment: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-');
+    text.split(|c| !is_part(c)).any(|word| word == environment)
 }
 
 fn is_elision(line: &str) -> bool {
@@ -212,14 +249,27 @@ mod tests {
     }
 
     #[test]
+    fn tables_have_lines_of_the_output() {
+        let page = "<!-- $ trapline show -->\n| | sim |\n| b | 2 |\n<!-- end -->\n\n```console\n$ ls\n```\n";
+        let all = examples(Path::new("page.md"), page);
+        assert_eq!(all.len(), 2);
+        assert_eq!(
+            (all[0].command.as_str(), all[0].lines.clone()),
+            ("trapline show", 1..3)
+        );
+        let printed = ["facts", "| | sim |", "| a | 1 |", "| b | 7 |", ""].map(str::to_owned);
+        assert_eq!(
+            all[0].rendered(&printed).unwrap(),
+            ["| | sim |", "| b | 7 |"]
+        );
+        assert_eq!(all[0].rendered(&printed[..3]), None);
+    }
+
+    #[test]
     fn environments_are_whole_words() {
-        let command = "trapline run --env sim,sim/xen-pvh:cap=25 > a".to_owned();
-        let example = Example {
-            command,
-            ..example()
-        };
-        assert!(example.names("sim/xen-pvh"));
-        assert!(example.names("sim"));
-        assert!(!example.names("sim/xen"));
+        let command = "trapline run --env sim,sim/xen-pvh:cap=25 > a";
+        assert!(names(command, "sim/xen-pvh"));
+        assert!(names(command, "sim"));
+        assert!(!names(command, "sim/xen"));
     }
 }

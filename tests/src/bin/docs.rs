@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
-use trapline_tests::examples::Example;
+use trapline_tests::examples::{names, Example};
 use trapline_tests::recordings::{self, examples_of, Recording};
 use trapline_tests::{parts, root};
 
@@ -134,7 +134,7 @@ impl Recorder {
             false => example.rendered(&printed).is_some(),
         };
         if !fits {
-            if let Some(reason) = missing_environment(example) {
+            if let Some(reason) = missing_environment(&example.command) {
                 return (kept.cloned(), format!("kept, {reason}"));
             }
         }
@@ -160,13 +160,21 @@ impl Recorder {
     }
 }
 
-/// Returns an environment of the example that cannot be measured on this machine, with the reason.
-fn missing_environment(example: &Example) -> Option<String> {
+/// Returns an environment of the command, or of a plan that it names, that cannot be measured on this machine, with the
+/// reason.
+fn missing_environment(command: &str) -> Option<String> {
+    let words = command.split_whitespace();
+    let plans = words.filter_map(|word| fs::read_to_string(root().join(word)).ok());
+    let text = [command.to_owned()]
+        .into_iter()
+        .chain(plans)
+        .collect::<Vec<_>>()
+        .join("\n");
     let list = Shell::new().json("trapline list --format json")?;
     let environments = list["environments"].as_array()?;
     let missing = environments.iter().find(|environment| {
         let name = environment["name"].as_str().unwrap_or_default();
-        environment["ready"] == false && !name.ends_with("custom") && example.names(name)
+        environment["ready"] == false && !name.ends_with("custom") && names(&text, name)
     })?;
     Some(format!("{}: {}", missing["name"], missing["reason"]))
 }
