@@ -67,12 +67,17 @@ pub fn read(page: &Path) -> Vec<Recording> {
         .unwrap_or_else(|error| panic!("{}: {error}", file(page).display()))
 }
 
-/// Writes the recordings of a page.
+/// Writes the recordings of a page, if it has any.
 ///
 /// # Panics
 /// The file cannot be written.
 pub fn write(page: &Path, recordings: &[Recording]) {
     let file = file(page);
+    if recordings.is_empty() {
+        // Nothing is removed if there is no file.
+        let _ = fs::remove_file(file);
+        return;
+    }
     let text = serde_json::to_string_pretty(recordings).expect("strings only");
     fs::create_dir_all(file.parent().expect("a directory")).expect("writable directory");
     fs::write(&file, text + "\n").unwrap_or_else(|error| panic!("{}: {error}", file.display()));
