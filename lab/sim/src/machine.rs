@@ -156,11 +156,10 @@ impl SimMachine {
     ) -> Result<ReadyMachine, Error> {
         let activity =
             Activity::begin("boots this machine once, about 40 s; later runs restore it");
-        let memory = self.new_memory()?;
-        let mut booted = self.boot_with(&memory, job, limits, None)?;
+        let mut booted = self.boot(job, limits, None)?;
         let kept = snapshots
             .draft(key)
-            .and_then(|draft| booted.save(snapshots, draft, &memory, limits));
+            .and_then(|draft| booted.save(snapshots, draft, limits));
         drop(turn);
         drop(activity);
         let plugin = self.settings.plugin.as_ref();
@@ -192,8 +191,8 @@ impl SimMachine {
         let plugin = self.settings.plugin.as_ref();
         let command = self.command(&snapshot, "share=off", job, plugin)?;
         let command = command.words("-incoming defer");
-        let mut ready = ReadyMachine::start(command, &self.facts, "restored")?;
-        match ready.load(&snapshot, limits) {
+        let mut ready = ReadyMachine::start(command, snapshot, &self.facts, "restored")?;
+        match ready.load(limits) {
             Ok(()) => Ok(Some(ready)),
             Err(error) if is_final(&error) => Err(error),
             Err(_) => {
@@ -210,32 +209,17 @@ impl SimMachine {
         limits: &Limits,
         plugin: Option<&Plugin>,
     ) -> Result<ReadyMachine, Error> {
-        self.boot_with(&self.new_memory()?, job, limits, plugin)
-    }
-
-    /// Boots a machine whose memory is this file.
-    fn boot_with(
-        &self,
-        memory: &Arc<File>,
-        job: &Script,
-        limits: &Limits,
-        plugin: Option<&Plugin>,
-    ) -> Result<ReadyMachine, Error> {
-        let command = self.command(memory, "share=on", job, plugin)?;
-        let mut ready = ReadyMachine::start(command, &self.facts, "booted")?;
+        let memory = memory_file("memory", &[])?;
+        memory.set_len(self.memory_bytes()).map_err(Error::Output)?;
+        let memory = Arc::new(memory);
+        let command = self.command(&memory, "share=on", job, plugin)?;
+        let mut ready = ReadyMachine::start(command, memory, &self.facts, "booted")?;
         ready.boot(limits)?;
         Ok(ready)
     }
 
     fn memory_bytes(&self) -> u64 {
         u64::from(self.memory) << 20
-    }
-
-    /// Returns a file for the memory of a machine that boots.
-    fn new_memory(&self) -> Result<Arc<File>, Error> {
-        let file = memory_file("memory", &[])?;
-        file.set_len(self.memory_bytes()).map_err(Error::Output)?;
-        Ok(Arc::new(file))
     }
 
     /// Returns the command of a machine whose memory is the start of the file `memory`. With `share=off` it copies

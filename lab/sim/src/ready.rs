@@ -20,14 +20,21 @@ pub struct ReadyMachine {
     pub facts: Facts,
     running: Process,
     monitor: Monitor,
+    /// Its memory; of a restored machine the snapshot, at the start of the migration stream.
+    memory: Arc<File>,
 }
 
 impl ReadyMachine {
-    /// Starts a paused QEMU, `start` being the value of [`START`].
+    /// Starts a paused QEMU whose command maps `memory`, `start` being the value of [`START`].
     ///
     /// # Errors
     /// QEMU cannot be started.
-    pub(crate) fn start(mut command: Command, facts: &Facts, start: &str) -> Result<Self, Error> {
+    pub(crate) fn start(
+        mut command: Command,
+        memory: Arc<File>,
+        facts: &Facts,
+        start: &str,
+    ) -> Result<Self, Error> {
         let (mut monitor, theirs) = Monitor::pair().map_err(Error::Output)?;
         let number = command.pass_file(Arc::new(theirs));
         let command = command
@@ -40,17 +47,18 @@ impl ReadyMachine {
         Ok(Self {
             running,
             monitor,
+            memory,
             facts,
         })
     }
 
-    /// Loads its state from the migration stream at the position of `state`.
+    /// Loads its state from the snapshot that is its memory.
     ///
     /// # Errors
     /// The snapshot cannot be loaded.
-    pub(crate) fn load(&mut self, state: &File, limits: &Limits) -> Result<(), Error> {
+    pub(crate) fn load(&mut self, limits: &Limits) -> Result<(), Error> {
         self.monitor.greet(limits)?;
-        self.monitor.migrate(Migration::Load, state, limits)
+        self.monitor.migrate(Migration::Load, &self.memory, limits)
     }
 
     /// Continues it.
@@ -110,10 +118,9 @@ impl ReadyMachine {
         &mut self,
         snapshots: &Snapshots<'_>,
         draft: SnapshotDraft,
-        memory: &File,
         limits: &Limits,
     ) -> Result<(), Error> {
-        let stream = draft.with_memory(memory)?;
+        let stream = draft.with_memory(&self.memory)?;
         self.monitor.migrate(Migration::Save, stream, limits)?;
         snapshots.keep(draft)
     }
