@@ -21,19 +21,27 @@ pub struct Recording {
     pub output: Vec<String>,
 }
 
-/// Returns README and the pages of `docs` that have examples.
+/// Returns README, CHANGELOG and all pages below `docs`.
 ///
 /// # Panics
-/// The directory cannot be read.
+/// A directory cannot be read.
 pub fn pages() -> Vec<PathBuf> {
-    let entries = fs::read_dir(root().join("docs")).expect("directory of pages");
-    let mut pages: Vec<_> = entries
-        .map(|entry| entry.expect("readable entry").path())
-        .collect();
-    pages.push(root().join("README.md"));
-    pages.retain(|page| {
-        page.extension().is_some_and(|it| it == "md") && !examples_of(page).is_empty()
-    });
+    let mut pages = vec![root().join("README.md"), root().join("CHANGELOG.md")];
+    for directory in ["docs", "docs/internals"] {
+        let entries = fs::read_dir(root().join(directory)).expect("directory exists");
+        let files = entries.map(|entry| entry.expect("file is readable").path());
+        pages.extend(files.filter(|path| path.extension().is_some_and(|name| name == "md")));
+    }
+    pages
+}
+
+/// Returns the pages that have examples, in order.
+///
+/// # Panics
+/// A page cannot be read.
+pub fn pages_with_examples() -> Vec<PathBuf> {
+    let mut pages = pages();
+    pages.retain(|page| !examples_of(page).is_empty());
     pages.sort();
     pages
 }

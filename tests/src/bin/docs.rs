@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         }
     };
     let pages: Vec<PathBuf> = match pages.is_empty() {
-        true => recordings::pages(),
+        true => recordings::pages_with_examples(),
         false => pages.iter().map(|page| root().join(page)).collect(),
     };
     let mut recorder = Recorder {
