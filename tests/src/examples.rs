@@ -225,8 +225,13 @@ mod tests {
             same
         );
         assert_eq!(rendered("sim   3 insn\nend 1,264.5\n").unwrap(), same);
+        let digits = ["sim   4 insn", "...", "end 1,264.5"];
+        assert_eq!(rendered("sim   4 insn\nend 1,264.5\n").unwrap(), digits);
+        let digits = ["sim   3 insn", "...", "end   64"];
+        assert_eq!(rendered("sim   3 insn\nend   64\n").unwrap(), digits);
         for other in [
             "sim   3 ns\nend 1,264.5\n",
+            "sim   ? insn\nend 7\n",
             "sim   3 insn\nend 1,264.5\nmore\n",
             "",
         ] {
