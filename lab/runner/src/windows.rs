@@ -4,7 +4,7 @@
 
 use crate::failure::Failure;
 use trapline_abi::{Op, OpSet};
-use trapline_model::{names, Observation, Outcome};
+use trapline_model::{names, Observation, Operation, Outcome};
 use trapline_profile::format::WindowKind;
 use trapline_profile::{Batch, Window};
 
@@ -34,10 +34,20 @@ pub fn assign<'a>(
     run: &Observation,
     windows: &'a [Window],
 ) -> Result<Vec<MarkedOperation<'a>>, Failure> {
+    assign_first(run, run.operations.len(), windows)
+}
+
+/// Does so for the first `count` operations of a run. Windows of others may follow.
+fn assign_first<'a>(
+    run: &Observation,
+    count: usize,
+    windows: &'a [Window],
+) -> Result<Vec<MarkedOperation<'a>>, Failure> {
+    let (first, others) = run.operations.split_at(count);
     let mut rest = windows;
     let mut assigned = Vec::new();
     let mut reported = 0;
-    for operation in run.operations.iter().filter(|o| o.op.has_markers()) {
+    for operation in first.iter().filter(|o| o.op.has_markers()) {
         let failed = |reason: &str| {
             let (op, environment) = (names::path(operation.op), run.environment);
             Failure::new(format!("{op} failed in {environment}: {reason}"))
@@ -58,8 +68,8 @@ pub fn assign<'a>(
         });
     }
     // A VMM that starts its guest again is ended late: those batches are not reported.
-    let has_restarts = run.facts.contains_key("custom-vmm-end");
-    match reported == windows.len() || has_restarts && reported < windows.len() {
+    let has_more = !others.is_empty() || run.facts.contains_key("custom-vmm-end");
+    match reported == windows.len() || has_more && reported < windows.len() {
         true => Ok(assigned),
         false => Err(Failure::new(format!(
             "{}: guest reported {reported} batches; plugin saw {}",
@@ -73,7 +83,8 @@ pub fn assign<'a>(
     }
 }
 
-/// Returns the windows of the batches of `kept` operations, and those of stages.
+/// Returns the windows of the batches of `kept` operations, and those of stages. Operations behind the last of them may
+/// have failed.
 ///
 /// # Errors
 /// See [`assign`].
@@ -83,7 +94,14 @@ pub fn kept(run: &Observation, windows: Vec<Window>, kept: OpSet) -> Result<Vec<
         return Ok(windows);
     }
     let (batches, stages) = split(windows);
-    let of_kept = assign(run, &batches)?.into_iter();
+    let is_failed = |it: &Operation| matches!(it.outcome, Outcome::Failed(_));
+    let last = run.operations.iter().rposition(|it| kept.contains(it.op));
+    let end = last.map_or(0, |last| last + 1);
+    let count = match run.operations[end..].iter().any(is_failed) {
+        true => end,
+        false => run.operations.len(),
+    };
+    let of_kept = assign_first(run, count, &batches)?.into_iter();
     let of_kept = of_kept.filter(|marked| kept.contains(marked.op));
     let of_kept = of_kept.flat_map(|marked| marked.windows.iter().cloned());
     Ok(of_kept.chain(stages).collect())
@@ -118,7 +136,7 @@ fn batches(outcome: &Outcome) -> Result<Vec<Batch>, &str> {
 mod tests {
     use super::*;
     use expect_test::expect;
-    use trapline_model::{EnvironmentId, Operation, Sample};
+    use trapline_model::{EnvironmentId, Sample};
     use trapline_profile::format::{InsnCount, WindowKind};
 
     fn measured(op: Op, ticks: &[u64]) -> Operation {
@@ -231,5 +249,19 @@ mod tests {
         failed.operations[1].outcome = Outcome::Failed("it broke".to_owned());
         let reported = assign(&failed, &windows(1)).unwrap_err().to_string();
         assert_eq!(reported, "basic/getpid failed in sim/kvm: it broke");
+    }
+
+    /// The failed operation has one window, of which the guest reported nothing.
+    #[test]
+    fn an_operation_behind_those_that_are_kept_may_fail() {
+        let mut failed = some();
+        failed.operations[4].outcome = Outcome::Failed("it broke".to_owned());
+        let of = |op: Op| kept(&failed, windows(3), op.into());
+        assert_eq!(of(Op::Getpid), Ok(windows(2)));
+        let reported = of(Op::Copy).unwrap_err().to_string();
+        assert_eq!(reported, "stream/copy failed in sim/kvm: it broke");
+        failed.operations[1].outcome = Outcome::Failed("it broke".to_owned());
+        let behind = kept(&failed, windows(3), Op::TimerWake.into());
+        assert!(behind.is_err(), "{behind:?}");
     }
 }
