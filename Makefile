@@ -57,7 +57,9 @@ deny: ## Check licences, sources and known vulnerabilities of dependencies (need
 
 test: setup-tests build ## Run all tests but the slow ones; prints what was skipped and why
 	@rm -f $(SKIPS)
-	$(TEST) --tests --no-fail-fast
+	$(TEST) --tests --no-run
+	@scripts/beside.sh target/tests.log "$(TEST) --lib --bins --test '[!e]*' --no-fail-fast" \
+	    "$(TEST) --test 'e*' --no-fail-fast"
 	$(TEST) --doc
 	@scripts/skips.sh $(SKIPS)
 	@echo; echo "Slow tests, left out here (make test-all runs them, too):"

@@ -18,12 +18,24 @@
 //! <!-- end -->
 //! ```
 //!
-//! The lines are those of a recording ([`crate::recordings`]); `...` stands for any number of further ones. Figures of a
-//! block that is marked `console wall` depend on the host. A command without output below it must exit with status 0;
-//! its output is not recorded.
+//! The lines are those of a recording ([`crate::recordings`]); `...` stands for any number of further ones. A block that is
+//! marked `console wall` has figures that depend on the host. One that is marked `console kept` has commands that need
+//! files which neither the distribution nor the repository has, or that take longer than ten minutes: they do not run
+//! unless asked for ([`Renewal`]). A command without output below it must exit with status 0; its output is not recorded.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+
+/// When a recording is replaced by what the command prints now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// If they differ.
+    Always,
+    /// If text differs, or figures with `docs --wall`.
+    Wall,
+    /// If they differ, with `docs --kept`; otherwise the command does not run.
+    Kept,
+}
 
 /// A command and its documented output.
 #[derive(Clone, Debug)]
@@ -36,8 +48,8 @@ pub struct Example {
     pub command: String,
     /// Its documented output; empty: only the exit status is checked.
     pub output: Vec<String>,
-    /// Figures depend on the host.
-    pub is_wall: bool,
+    /// When its recording is replaced.
+    pub renewal: Renewal,
     /// It is a table: further lines of the output may be anywhere.
     pub is_table: bool,
 }
@@ -62,19 +74,22 @@ pub fn examples(page: &Path, text: &str) -> Vec<Example> {
                 lines: number + 1..number + 1 + output.len(),
                 command: command.trim_end_matches(" -->").to_owned(),
                 output,
-                is_wall: false,
+                renewal: Renewal::Always,
                 is_table: true,
             });
             continue;
         }
         match (block, line.strip_prefix("$ ")) {
             (None, _) => {
-                block = line
-                    .strip_prefix("```console")
-                    .map(|mark| mark.trim() == "wall")
+                let mark = line.strip_prefix("```console").map(str::trim);
+                block = mark.map(|mark| match mark {
+                    "wall" => Renewal::Wall,
+                    "kept" => Renewal::Kept,
+                    _ => Renewal::Always,
+                });
             }
             (Some(_), _) if line == "```" => block = None,
-            (Some(is_wall), Some(first)) => {
+            (Some(renewal), Some(first)) => {
                 let mut command = first.to_owned();
                 let mut end = number + 1;
                 while command.ends_with('\\') {
@@ -88,7 +103,7 @@ pub fn examples(page: &Path, text: &str) -> Vec<Example> {
                     lines: end..end,
                     command,
                     output: Vec::new(),
-                    is_wall,
+                    renewal,
                     is_table: false,
                 });
             }
@@ -209,7 +224,15 @@ mod tests {
         assert_eq!(all[0].command, "trapline run --env sim");
         assert_eq!(all[0].lines, 5..8);
         assert_eq!(all[0].output, ["sim   3 insn", "...", "end 1,264.5"]);
-        assert!(!all[0].is_wall);
+        assert_eq!(all[0].renewal, Renewal::Always);
+    }
+
+    #[test]
+    fn marks_say_when_output_is_renewed() {
+        let page = ["", " wall", " kept"].map(|mark| format!("```console{mark}\n$ ls\n```\n"));
+        let all = examples(Path::new("page.md"), &page.concat());
+        let all: Vec<_> = all.iter().map(|example| example.renewal).collect();
+        assert_eq!(all, [Renewal::Always, Renewal::Wall, Renewal::Kept]);
     }
 
     fn rendered(printed: &str) -> Option<Vec<String>> {

@@ -94,9 +94,9 @@ const COUNTED: Sizes = Sizes {
     boot_launches: 3,
     batches: 12,
     batch_ticks: 50_000,
-    budget_ticks: 80_000_000,
+    budget_ticks: 10_000_000,
     aligned: true,
-    pages: 1_024,
+    pages: 256,
     blocks: 16,
     ..TRANSLATED
 };

@@ -2,6 +2,7 @@
 //!
 //! Arguments: the pages; without any, all. A recording stays if its command prints the same, if an environment that it
 //! names is missing here, or if its figures depend on the host and only they differ; `--wall` replaces these, too.
+//! Commands of blocks that are marked `kept` run with `--kept` only.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
-use trapline_tests::examples::{names, Example};
+use trapline_tests::examples::{names, Example, Renewal};
 use trapline_tests::recordings::{self, examples_of, Recording};
 use trapline_tests::{parts, root};
 
@@ -18,8 +19,10 @@ use trapline_tests::{parts, root};
 const VERSIONS: [(&str, &str); 3] = [("qemu", "qemu"), ("l1-kernel", "kernel"), ("cpu", "host")];
 
 fn main() -> ExitCode {
-    let (options, pages): (Vec<_>, Vec<_>) =
-        std::env::args().skip(1).partition(|word| word == "--wall");
+    let (options, pages): (Vec<_>, Vec<_>) = std::env::args()
+        .skip(1)
+        .partition(|word| word.starts_with("--"));
+    let is_given = |name: &str| options.iter().any(|option| option == name);
     let made = match versions() {
         Ok(made) => made,
         Err(reason) => {
@@ -33,7 +36,8 @@ fn main() -> ExitCode {
     };
     let mut recorder = Recorder {
         made,
-        replaces_wall: !options.is_empty(),
+        replaces_wall: is_given("--wall"),
+        replaces_kept: is_given("--kept"),
         problems: Vec::new(),
     };
     for page in pages {
@@ -60,8 +64,11 @@ fn versions() -> Result<BTreeMap<String, String>, String> {
         "trapline check --format json --baseline {baseline}"
     ));
     let check = check.ok_or("sim/kvm cannot be measured here\nhelp: trapline doctor")?;
-    let causes = check["causes"].as_array().into_iter().flatten();
-    if let Some(cause) = causes.into_iter().find(|cause| cause["around"] == true) {
+    let list = |key: &str| check[key].as_array().cloned().unwrap_or_default();
+    let is_same = list("figures").iter().all(|it| it["verdict"] == "same");
+    let causes = list("causes");
+    let cause = causes.iter().find(|cause| cause["around"] == true);
+    if let Some(cause) = cause.filter(|_| !is_same) {
         return Err(format!(
             "the documentation is of another {}\nhelp: use the QEMU and the kernel of {baseline}",
             cause["fact"]
@@ -86,6 +93,7 @@ fn versions() -> Result<BTreeMap<String, String>, String> {
 struct Recorder {
     made: BTreeMap<String, String>,
     replaces_wall: bool,
+    replaces_kept: bool,
     problems: Vec<String>,
 }
 
@@ -98,8 +106,13 @@ impl Recorder {
         let mut new = Vec::new();
         for example in examples_of(page) {
             let start = Instant::now();
-            let output = shell.run(&example.command);
             let kept = old.iter().find(|it| it.command == example.command);
+            if example.renewal == Renewal::Kept && !self.replaces_kept {
+                println!("       - , kept: {}", example.command);
+                new.extend(kept.cloned());
+                continue;
+            }
+            let output = shell.run(&example.command);
             let (recording, what) = self.judge(&example, &output, kept);
             println!(
                 "{:6.1} s, {what}: {}",
@@ -146,7 +159,8 @@ impl Recorder {
             return (None, "not recorded".to_owned());
         }
         let is_kept = |kept: &&Recording| {
-            kept.output == printed || (example.is_wall && fits && !self.replaces_wall)
+            let is_wall = example.renewal == Renewal::Wall;
+            kept.output == printed || (is_wall && fits && !self.replaces_wall)
         };
         if let Some(kept) = kept.filter(is_kept) {
             return (Some(kept.clone()), "kept".to_owned());
@@ -179,7 +193,7 @@ fn missing_environment(command: &str) -> Option<String> {
     Some(format!("{}: {}", missing["name"], missing["reason"]))
 }
 
-/// Runs commands in a directory with the plans of the repository and a store of its own.
+/// Runs commands in a directory with the plans and baselines of the repository and a store of its own.
 struct Shell {
     directory: TempDir,
 }
@@ -192,6 +206,7 @@ impl Shell {
             std::os::unix::fs::symlink(target, directory.path().join(name)).expect("new link");
         };
         link(root().join("plans"), "plans");
+        link(root().join("baselines"), "baselines");
         fs::create_dir(directory.path().join("target")).expect("new directory");
         link(parts(), "target/dist");
         Self { directory }
