@@ -48,7 +48,7 @@ run: build ## Measure everything this machine offers (a minute, once built)
 
 check: ## Check format, lints, and with cargo-deny licences and sources of dependencies
 	cargo fmt --all --check
-	cargo clippy --release --workspace --all-targets -- -D warnings
+	cargo clippy --release --workspace --all-targets --test end_to_end -- -D warnings
 	@if command -v cargo-deny > /dev/null; then cargo deny check bans licenses sources; \
 	    else echo "check: licences are not checked: cargo-deny is not installed"; fi
 
@@ -58,8 +58,8 @@ deny: ## Check licences, sources and known vulnerabilities of dependencies (need
 test: setup-tests build ## Run all tests but the slow ones; prints what was skipped and why
 	@rm -f $(SKIPS)
 	$(TEST) --tests --no-run
-	@scripts/beside.sh target/tests.log "$(TEST) --lib --bins --test '[!e]*' --no-fail-fast" \
-	    "$(TEST) --test 'e*' --no-fail-fast"
+	$(TEST) --test end_to_end --no-run
+	@scripts/beside.sh target/tests.log "$(TEST) --tests --no-fail-fast" "$(TEST) --test end_to_end --no-fail-fast"
 	$(TEST) --doc
 	@scripts/skips.sh $(SKIPS)
 	@echo; echo "Slow tests, left out here (make test-all runs them, too):"
