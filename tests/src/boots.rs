@@ -21,16 +21,21 @@ pub fn settings(directory: &Path) -> Settings {
     }
 }
 
-/// Returns a small boot of `id` for `operations` alone, with at most one further launch.
-pub fn planned(id: EnvironmentId, operations: impl Into<OpSet>) -> PlannedBoot {
-    let request = Request {
+/// Returns a request for one boot of `id` that measures `operations`.
+pub fn request(id: EnvironmentId, operations: impl Into<OpSet>) -> Request {
+    Request {
         configs: vec![id.into()],
         ready: vec![id.into()],
         operations: operations.into(),
         boots: Some(1),
         seed: 1,
         ..Request::default()
-    };
+    }
+}
+
+/// Returns a small boot of `id` for `operations` alone, with at most one further launch.
+pub fn planned(id: EnvironmentId, operations: impl Into<OpSet>) -> PlannedBoot {
+    let request = request(id, operations);
     let whole = &expand(&request).boots[0];
     let supported = whole.starts().map(|start| start.kept).collect();
     let mut boot = start(&request, &id.into(), supported);

@@ -94,7 +94,8 @@ pub fn kept(run: &Observation, windows: Vec<Window>, kept: OpSet) -> Result<Vec<
         return Ok(windows);
     }
     let (batches, stages) = split(windows);
-    let is_failed = |it: &Operation| matches!(it.outcome, Outcome::Failed(_));
+    let is_failed =
+        |it: &Operation| it.op.has_markers() && matches!(it.outcome, Outcome::Failed(_));
     let last = run.operations.iter().rposition(|it| kept.contains(it.op));
     let end = last.map_or(0, |last| last + 1);
     let count = match run.operations[end..].iter().any(is_failed) {

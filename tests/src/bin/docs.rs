@@ -22,6 +22,11 @@ fn main() -> ExitCode {
     let (options, pages): (Vec<_>, Vec<_>) = std::env::args()
         .skip(1)
         .partition(|word| word.starts_with("--"));
+    let known = ["--wall", "--kept"];
+    if let Some(unknown) = options.iter().find(|it| !known.contains(&it.as_str())) {
+        eprintln!("docs: unknown option {unknown}\nhelp: {}", known.join(", "));
+        return ExitCode::FAILURE;
+    }
     let is_given = |name: &str| options.iter().any(|option| option == name);
     let made = match versions() {
         Ok(made) => made,

@@ -6,6 +6,7 @@
 use serde_json::Value;
 use trapline_abi::{Op, OpSet};
 use trapline_model::{expand, EnvironmentId, PlannedBoot, Request};
+use trapline_tests::boots::request;
 use trapline_tests::measurements::{cell, cells};
 use trapline_tests::run::Place;
 
@@ -18,15 +19,10 @@ fn figures(cell: &Value) -> [&Value; 4] {
 
 /// Returns the starts of a machine that measure one operation, without what is kept of them.
 fn starts(environment: EnvironmentId, operation: Op) -> Vec<PlannedBoot> {
-    let operations = OpSet::from(operation);
-    let request = Request {
-        configs: vec![environment.into()],
-        ready: vec![environment.into()],
-        operations,
-        named: operations,
-        ..Request::default()
-    };
-    let plan = expand(&request);
+    let plan = expand(&Request {
+        named: operation.into(),
+        ..request(environment, operation)
+    });
     let starts = plan.boots[0].starts().map(|start| PlannedBoot {
         kept: OpSet::EMPTY,
         left_out: Vec::new(),
