@@ -253,3 +253,13 @@ impl From<Output> for CommandOutput {
         }
     }
 }
+
+/// Start of the line with the command that prints all of a run. It has the path of the store.
+const EVERYTHING: &str = "Everything: trapline show ";
+
+/// Fails if a line of `text` does not fit a terminal of 80 columns, the path of the store aside.
+pub fn assert_fits_80_columns(text: &str) {
+    let mut lines = text.lines().filter(|line| !line.starts_with(EVERYTHING));
+    let wide = lines.find(|line| line.chars().count() > 80);
+    assert_eq!(wide, None, "{text}");
+}

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn numbers_are_gauges_and_names_are_labels() {
-        let header = ["operation", "variant", "estimate", "low", "skip"];
+        let header = ["operation", "settings", "estimate", "low", "skip"];
         let record = |fields: [&str; 5]| fields.map(str::to_owned).to_vec();
         let records = [
             record(["port-out", "", "3264", "", ""]),
@@ -70,9 +70,9 @@ mod tests {
         let expected = "\
 # TYPE trapline_estimate gauge
 trapline_estimate{operation=\"port-out\"} 3264
-trapline_estimate{operation=\"cpuid\",variant=\"file=\\\"a\\\\b\\\"\"} 0.41
+trapline_estimate{operation=\"cpuid\",settings=\"file=\\\"a\\\\b\\\"\"} 0.41
 # TYPE trapline_low gauge
-trapline_low{operation=\"cpuid\",variant=\"file=\\\"a\\\\b\\\"\"} 0.4
+trapline_low{operation=\"cpuid\",settings=\"file=\\\"a\\\\b\\\"\"} 0.4
 # EOF
 ";
         assert_eq!(openmetrics(&header, &records), expected);

@@ -115,7 +115,6 @@ pub(crate) fn command(name: &str, words: &[&str]) -> Result<Command, clap::Error
 
 /// A command.
 #[derive(Subcommand, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one value per process")]
 pub enum Command {
     /// Check this host: what can be measured, what adds noise, and how to fix it
     Doctor(DoctorArgs),

@@ -12,6 +12,7 @@ use trapline_model::settings::Value;
 use trapline_model::EnvironmentId;
 use trapline_runner::bisect::{Bench, Bisection, Commit, Repository, Step};
 use trapline_runner::exact::require_exact;
+use trapline_runner::run::default_configs;
 use trapline_runner::{Failure, Inventory, Status};
 
 /// Searches, and prints each step and the result.
@@ -35,7 +36,7 @@ pub fn bisect(args: &BisectArgs) -> Result<Status, Failure> {
         build: args.build.clone(),
         parts: parts.clone(),
         files: built_files(args, &environments),
-        environments,
+        configs: default_configs(&environments),
         operations: match args.workloads.as_slice() {
             [] => gate::default_exits(),
             chosen => gate::operations(chosen),

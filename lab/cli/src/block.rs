@@ -40,7 +40,7 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
     let run = perform(&mut store, &request, &session.context(), &options)?;
     run::show(
         &run,
-        &outcome::reports(&run),
+        &outcome::report(&run),
         args.format,
         &session.interrupt,
     )

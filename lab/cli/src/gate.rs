@@ -8,7 +8,7 @@ use std::path::Path;
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_gate::{compare, forms, Baseline, BaselineError, Comparison, Outcome};
 use trapline_host::files::{read_text, TEXT_LIMIT};
-use trapline_model::{names, request, Scheduling, EXACT_BOOTS};
+use trapline_model::{names, request, Config, Scheduling, EXACT_BOOTS};
 use trapline_runner::counters::Counters;
 use trapline_runner::exact::{explain_changes, measure, require_exact, require_figures};
 use trapline_runner::profiles::Profiler;
@@ -34,17 +34,16 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
     let counters = counters
         .inspect_err(|error| context.note(&format!("the baseline has no profiles: {error}")))
         .ok();
-    let environments = &args.environments;
     let run = measure(
         &mut store,
         "baseline",
-        environments,
+        &configs,
         operations,
         counters.as_ref(),
         &context,
     )?;
     let summary = trapline_stats::summarise(&run.observations);
-    require_figures(&summary, environments)?;
+    require_figures(&summary, &configs)?;
     let mut baseline = Baseline::new(&summary, operations, env!("CARGO_PKG_VERSION"));
     let complete = baseline.require_figures();
     complete.map_err(|error| Failure::new(format!("no baseline: {error}")))?;
@@ -79,21 +78,15 @@ fn open(options: &RunOptions) -> Result<(Store, Session), Failure> {
 /// The baseline cannot be used, or one of its environments cannot be measured.
 pub fn check(args: &CheckArgs) -> Result<Status, Failure> {
     let baseline = read(&args.baseline)?;
-    let environments = baseline.ids();
-    let environments = environments.map_err(|error| unusable(&args.baseline, &error))?;
+    let configs = baseline.configs();
+    let configs = configs.map_err(|error| unusable(&args.baseline, &error))?;
+    let configs: Vec<Config> = configs.into_iter().collect();
     let (mut store, session) = open(&args.run_options)?;
     let context = session.context();
     require_same_scheduling(&baseline, context.inventory.scheduling())?;
     let operations = baseline.operations();
     let command = format!("check --baseline {}", args.baseline.display());
-    let run = measure(
-        &mut store,
-        &command,
-        &environments,
-        operations,
-        None,
-        &context,
-    )?;
+    let run = measure(&mut store, &command, &configs, operations, None, &context)?;
     let summary = trapline_stats::summarise(&run.observations);
     let mut comparison = compare(&baseline, &summary, &args.tolerances.tolerances());
     let explained = explain_changes(&mut comparison, &baseline, &context);

@@ -44,8 +44,8 @@ pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
     });
     let document = history::document(&screening, &show::date);
     match args.format {
-        HistoryFormat::Table => outcome::print(&[document], Format::Table)?,
-        HistoryFormat::Json => outcome::print(&[document], Format::Json)?,
+        HistoryFormat::Table => outcome::print(&document, Format::Table)?,
+        HistoryFormat::Json => outcome::print(&document, Format::Json)?,
         HistoryFormat::Html => terminal::print_text(&trend(&screening, &document))?,
     }
     Ok(Status::Done)

@@ -42,8 +42,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
     };
     let run = perform(&mut store, &request, &context, &options)?;
     let report = outcome::report(&run);
-    let reports = std::slice::from_ref(&report);
-    let status = run::show(&run, reports, args.format, &session.interrupt)?;
+    let status = run::show(&run, &report, args.format, &session.interrupt)?;
     Ok(match status {
         Status::Done => verdict(&report),
         other => other,

@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use trapline_model::file;
 use trapline_model::Config;
-use trapline_report::{Optimisation, Report};
-use trapline_stats::Value;
+use trapline_report::Optimisation;
+use trapline_stats::{Summary, Value};
 
 include!(concat!(env!("OUT_DIR"), "/code.rs"));
 
@@ -32,14 +32,14 @@ fn lines(code: &str) -> Option<u32> {
 }
 
 /// Returns the optimisations that were measured, with their figures.
-pub fn measured(optimisations: &[file::Optimisation], reports: &[Report]) -> Vec<Optimisation> {
+pub fn measured(optimisations: &[file::Optimisation], summary: &Summary) -> Vec<Optimisation> {
     let all = optimisations.iter().filter_map(|it| {
         Some(Optimisation {
             title: it.title.clone(),
             op: it.op,
             clock: it.with.environment.clock(),
-            without: figure(reports, &it.without, it)?,
-            with: figure(reports, &it.with, it)?,
+            without: figure(summary, &it.without, it)?,
+            with: figure(summary, &it.with, it)?,
             lines: lines(&it.code)?,
             all_lines: ALL,
         })
@@ -47,12 +47,9 @@ pub fn measured(optimisations: &[file::Optimisation], reports: &[Report]) -> Vec
     all.collect()
 }
 
-fn figure(reports: &[Report], config: &Config, of: &file::Optimisation) -> Option<f64> {
-    let matches =
-        |report: &&Report| report.overrides.supported_by(config.environment) == config.overrides;
-    let cells = reports.iter().filter(matches);
-    let cells = cells.flat_map(|report| &report.summary.cells);
-    let mut cells = cells.filter(|cell| (cell.environment, cell.op) == (config.environment, of.op));
+fn figure(summary: &Summary, config: &Config, of: &file::Optimisation) -> Option<f64> {
+    let cells = summary.cells.iter();
+    let mut cells = cells.filter(|cell| (&cell.config, cell.op) == (config, of.op));
     cells.find_map(|cell| match &cell.value {
         Value::Measured(figure) => Some(figure.estimate),
         _ => None,

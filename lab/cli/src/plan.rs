@@ -119,7 +119,7 @@ impl Checked {
         let plan = expand(&request(study, inventory, study.seed.unwrap_or_default()));
         let rows = study.configs.iter().map(|it| row(it, &plan, inventory));
         let wall = plan.boots.iter();
-        let wall = wall.filter(|boot| boot.environment.clock() == Clock::Wall);
+        let wall = wall.filter(|boot| boot.config.environment.clock() == Clock::Wall);
         Self {
             about: study.about.clone(),
             operations: names::describe(study.operations),
@@ -230,7 +230,7 @@ fn row(config: &Config, plan: &Plan, inventory: &Inventory) -> Row {
         boots: plan
             .boots
             .iter()
-            .filter(|boot| boot.config() == *config)
+            .filter(|boot| boot.config == *config)
             .count(),
         skip: skip.or_else(|| unavailable().map(ToString::to_string)),
     }

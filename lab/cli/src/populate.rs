@@ -40,8 +40,7 @@ pub fn populate(args: &PopulateArgs) -> Result<Status, Failure> {
         let with_load = measure_with_load(args, loads, &mut store, &session, &mut report)?;
         status = first_failure(status, with_load);
     }
-    let reports = std::slice::from_ref(&report);
-    let shown = run::show(&run, reports, args.format, &session.interrupt)?;
+    let shown = run::show(&run, &report, args.format, &session.interrupt)?;
     Ok(first_failure(shown, status))
 }
 
@@ -109,9 +108,9 @@ fn measure_with_load(
     let run = perform(store, &request, &session.context(), &BootOptions::default())?;
     let measured = outcome::report(&run);
     let status = outcome::status(&measured.summary);
-    for (environment, reason) in &measured.skips {
+    for (config, reason) in &measured.skips {
         let loads = &request.irq.conditions.loads;
-        terminal::print_error(&format!("{environment} with load {loads}: {reason}"));
+        terminal::print_error(&format!("{config} with load {loads}: {reason}"));
     }
     let interrupts = measured.interrupts.into_iter();
     report

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use trapline_environments::{Activity, Progress as GuestProgress};
 use trapline_model::{names, Clock, Config, Observation, PlannedBoot};
 use trapline_protocol::Window;
-use trapline_report::{figures, first_sentence};
+use trapline_report::{figures, first_sentence, Report};
 use trapline_runner::{EventHandler, RunEvent};
 
 /// Handles events.
@@ -31,7 +31,7 @@ pub struct Progress {
 /// Replicate and configuration of a boot.
 type BootKey = (u32, Config);
 
-/// Observations with default settings, and the last sentence about them.
+/// Observations, and the last sentence about them.
 #[derive(Default)]
 struct Findings {
     observations: Vec<Observation>,
@@ -41,12 +41,12 @@ struct Findings {
 impl Findings {
     /// Adds an observation. Returns the first sentence of all of them, if it is a new one.
     fn add(&mut self, observation: &Observation) -> Option<&str> {
-        if !observation.overrides.is_default() {
-            return None;
-        }
         self.observations.push(observation.clone());
-        let cells = trapline_stats::summarise(&self.observations).cells;
-        let sentence = first_sentence(&cells)?;
+        let report = Report {
+            summary: trapline_stats::summarise(&self.observations),
+            ..Report::default()
+        };
+        let sentence = first_sentence(&report)?;
         if sentence == self.shown {
             return None;
         }
@@ -215,7 +215,7 @@ impl Progress {
     /// Shows the line of a boot, if it is the first of those that run; without one, the boot is over.
     fn show_boot(&self, boot: &PlannedBoot, line: Option<String>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (boot.replicate, boot.config());
+        let key = (boot.replicate, boot.config.clone());
         match line {
             Some(line) => _ = running.insert(key, line),
             None => _ = running.remove(&key),
@@ -305,7 +305,7 @@ fn expected(elapsed: Duration, done: u64, of: Option<u64>) -> String {
 }
 
 fn line(boot: &PlannedBoot, text: &str) -> String {
-    let line = format!("{} #{}: {text}", boot.config(), boot.replicate + 1);
+    let line = format!("{} #{}: {text}", boot.config, boot.replicate + 1);
     terminal::printable(&line).into_owned()
 }
 
@@ -313,7 +313,7 @@ fn describe(boot: &PlannedBoot, progress: GuestProgress) -> String {
     match progress {
         GuestProgress::Launch { number, of } => format!("launch {} of {of}", number + 1),
         GuestProgress::Operation(op) => names::path(op),
-        GuestProgress::Window(window) => describe_window(boot.environment.clock(), &window),
+        GuestProgress::Window(window) => describe_window(boot.config.environment.clock(), &window),
     }
 }
 

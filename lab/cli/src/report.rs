@@ -54,7 +54,8 @@ fn profile(path: &Path) -> Result<Profile, Failure> {
 fn page(run: &Run, profiles: &[Profile]) -> String {
     let family = outcome::family(run);
     let source = report_page::Source {
-        studies: &outcome::studies(run),
+        report: &outcome::report(run),
+        observations: &outcome::observations(run),
         profiles,
         family: family.as_ref(),
         run: &report_page::Run {

@@ -1,4 +1,4 @@
-//! `trapline run`: measures a request or a plan file, stores the observations, and prints the reports of
+//! `trapline run`: measures a request or a plan file, stores the observations, and prints the report of
 //! the stored run.
 
 use crate::args::{selected, Format, RunArgs};
@@ -86,14 +86,14 @@ fn finish(
     run: &Run,
     interrupt: &Interrupt,
 ) -> Result<Status, Failure> {
-    let reports = outcome::reports(run);
+    let report = outcome::report(run);
     let output = &args.output;
     let since = match output.is_brief() && run.info.boots > 0 {
         true => compare::since(store, run, &args.run_options.store)?,
         false => None,
     };
-    outcome::print_run(run, &reports, output, &args.run_options.store, since)?;
-    Ok(status(run, &reports, interrupt))
+    outcome::print_run(run, &report, output, &args.run_options.store, since)?;
+    Ok(status(run, &report, interrupt))
 }
 
 fn request(args: &RunArgs, inventory: &Inventory) -> Request {
@@ -111,20 +111,20 @@ fn request(args: &RunArgs, inventory: &Inventory) -> Request {
     }
 }
 
-/// Prints the reports of a run and returns the status of the command.
+/// Prints the report of a run and returns the status of the command.
 ///
 /// # Errors
 /// Output cannot be written.
 pub fn show(
     run: &Run,
-    reports: &[Report],
+    report: &Report,
     format: Format,
     interrupt: &Interrupt,
 ) -> Result<Status, Failure> {
-    outcome::print_reports(reports, format)?;
-    Ok(status(run, reports, interrupt))
+    outcome::print(&report.document(), format)?;
+    Ok(status(run, report, interrupt))
 }
 
-fn status(run: &Run, reports: &[Report], interrupt: &Interrupt) -> Status {
-    outcome::of_command(run, outcome::status_of(reports), interrupt)
+fn status(run: &Run, report: &Report, interrupt: &Interrupt) -> Status {
+    outcome::of_command(run, outcome::status(&report.summary), interrupt)
 }

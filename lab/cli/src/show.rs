@@ -28,7 +28,7 @@ pub fn show(args: &ShowArgs) -> Result<Status, Failure> {
     }
     outcome::print_run(
         &run,
-        &outcome::reports(&run),
+        &outcome::report(&run),
         &args.output,
         &args.store,
         None,

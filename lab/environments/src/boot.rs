@@ -51,7 +51,7 @@ pub fn boot(
     }
     guest.prepare(&work, limits)?;
     let info = BootInfo {
-        environment: environment.id(),
+        config: planned.config.clone(),
         replicate: planned.replicate,
         unit_per_tick,
         memory_mib: planned.guest.memory_mib,
@@ -79,7 +79,6 @@ pub fn boot(
         None => "no launch reported this stage".to_owned(),
     };
     let mut observation = recorder.finish(&unreached);
-    observation.overrides = planned.overrides.clone();
     if let Some(check) = clock_check {
         observation.facts.extend(named(check.facts()));
         observation.problems.extend(check.flags());

@@ -17,14 +17,14 @@ use trapline_abi::record::Sender;
 use trapline_abi::{block, files, Counter, Interrupt, Op, OpSet, Stage, Workload};
 use trapline_host::Facts;
 use trapline_model::observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
-use trapline_model::{irq, EnvironmentId};
+use trapline_model::{irq, Config};
 use trapline_protocol::{Elapsed, EndState, GuestReport};
 
 /// The boot to observe.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct BootInfo {
-    /// Its environment.
-    pub environment: EnvironmentId,
+    /// Its configuration.
+    pub config: Config,
     /// Number of its repetition.
     pub replicate: u32,
     /// Nanoseconds or instructions per tick of both clocks.
@@ -102,9 +102,8 @@ impl<'a> Recorder<'a> {
     pub fn finish(mut self, unreached: &str) -> Observation {
         self.finish_boot_operations(unreached);
         Observation {
-            environment: self.info.environment,
-            overrides: Default::default(),
-            clock: self.info.environment.clock(),
+            clock: self.info.config.clock(),
+            config: self.info.config,
             replicate: self.info.replicate,
             unit_per_tick: self.info.unit_per_tick,
             operations: self.operations,
@@ -119,7 +118,7 @@ impl<'a> Recorder<'a> {
         let unreached = self.wrong_guest.as_deref().unwrap_or(unreached);
         for op in (self.boot_operations & Workload::Boot.set()).iter() {
             let samples = self.boot_samples.remove(&op).unwrap_or_default();
-            let outcome = match stages::not_applicable(self.info.environment, op) {
+            let outcome = match stages::not_applicable(self.info.config.environment, op) {
                 Some(reason) => Outcome::Skipped(reason.to_owned()),
                 None if samples.is_empty() && op == Op::BootExit && self.outlived_guest => {
                     Outcome::Skipped(OUTLIVED_GUEST.to_owned())
@@ -151,7 +150,7 @@ impl<'a> Recorder<'a> {
     fn stages(&mut self, launch: &FinishedLaunch) -> BTreeMap<Stage, u64> {
         let offset = self.offset(launch);
         let mut stages = stages::on_host_clock(&launch.report, offset);
-        if self.info.environment.is_linux_guest() {
+        if self.info.config.environment.is_linux_guest() {
             // The agent reports its own entry; the guest's first instruction is the kernel's.
             stages.remove(&Stage::GuestEntry);
         }
@@ -186,7 +185,7 @@ impl<'a> Recorder<'a> {
 
     fn add_boot_samples(&mut self, stages: &BTreeMap<Stage, u64>) {
         for op in Workload::Boot.operations() {
-            let end = stages::last_stage_in(self.info.environment, op);
+            let end = stages::last_stage_in(self.info.config.environment, op);
             let end = end.and_then(|stage| stages.get(&stage));
             if let (Some(&end), Some(&start)) = (end, stages.get(&Stage::Exec)) {
                 self.boot_samples.entry(op).or_default().push(Sample {
@@ -241,7 +240,7 @@ impl<'a> Recorder<'a> {
         }
         let asked = u64::from(self.info.memory_mib) << 20;
         let fits = (asked.min(MOST_COMPARED) / 2..=asked).contains(&memory);
-        let is_set = self.info.environment.has_configurable_memory();
+        let is_set = self.info.config.environment.has_configurable_memory();
         (is_set && !fits).then(|| {
             let (mib, asked) = (memory >> 20, self.info.memory_mib);
             format!("the guest has {mib} MiB of memory, and was to have {asked} MiB")
@@ -251,7 +250,7 @@ impl<'a> Recorder<'a> {
     /// Adds the CPU time that the VMM reports. On an exact clock it is the only measure of CPU time, and
     /// shows the cost of polling.
     fn add_cpu_time(&mut self, launch: &FinishedLaunch) {
-        let is_exact = self.info.environment.clock().is_exact();
+        let is_exact = self.info.config.environment.clock().is_exact();
         let is_requested = launch.report.requested.intersects(irq::operations());
         let reported = launch.report.counters.get(&Counter::CpuTime);
         if let (Some(ns), true) = (reported, is_exact && is_requested) {

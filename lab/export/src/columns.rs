@@ -30,8 +30,8 @@ pub enum Get {
 /// Every column, in order.
 pub const COLUMNS: [Column; 22] = [
     count("run", |row| row.part.run),
-    text("environment", |row| row.part.seen.environment.name()),
-    text("variant", |row| &row.part.overrides),
+    text("environment", |row| row.part.seen.config.environment.name()),
+    text("settings", |row| &row.part.settings),
     count("boot", |row| row.part.seen.replicate.into()),
     text("clock", |row| row.part.seen.clock.name()),
     text("workload", |row| row.part.op.workload().name()),

@@ -30,8 +30,7 @@ fn batches(from: u64, host: Option<u64>) -> Vec<Sample> {
 
 fn boot(replicate: u32, environment: EnvironmentId, operations: Vec<Operation>) -> Observation {
     Observation {
-        environment,
-        overrides: Default::default(),
+        config: environment.into(),
         clock: Clock::Wall,
         replicate,
         unit_per_tick: 0.5,
@@ -65,6 +64,7 @@ pub fn boots() -> Vec<Observation> {
         ],
     );
     second
+        .config
         .overrides
         .set(
             "vmm",

@@ -14,7 +14,7 @@ pub struct Part<'a> {
     /// The boot.
     pub seen: &'a Observation,
     /// Its settings, as on the command line.
-    pub overrides: String,
+    pub settings: String,
     /// The operation.
     pub op: Op,
     /// Converts its samples to figures.
@@ -47,7 +47,7 @@ pub struct Row<'a> {
 /// run side by side, and are stored in the order in which they end.
 pub fn parts(run: u64, observations: &[Observation]) -> Vec<Part<'_>> {
     let mut boots: Vec<&Observation> = observations.iter().collect();
-    boots.sort_by_key(|seen| (seen.environment, &seen.overrides, seen.replicate));
+    boots.sort_by_key(|seen| (&seen.config, seen.replicate));
     let all = boots
         .into_iter()
         .flat_map(|seen| seen.operations.iter().map(move |one| (seen, one)));
@@ -71,7 +71,7 @@ fn part<'a>(run: u64, seen: &'a Observation, operation: &'a Operation) -> Option
     Some(Part {
         run,
         seen,
-        overrides: seen.overrides.to_string(),
+        settings: seen.config.overrides.to_string(),
         op: *op,
         calibration: Calibration::of(*op, outcome, seen.unit_per_tick)?,
         clock_cost: *clock_cost,

@@ -4,9 +4,9 @@ use crate::facts;
 use crate::kept_profile::{self, KeptProfile};
 use crate::unique::Unique;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Direction, Op, OpSet};
-use trapline_model::{names, Config, EnvironmentId, Scheduling};
+use trapline_model::{names, Config, Scheduling};
 use trapline_profile::Profile;
 use trapline_stats::{Cell, Figure, Summary, Value};
 
@@ -29,11 +29,11 @@ pub struct Baseline {
     pub trapline: String,
     /// The operations, as an argument of `--workload`.
     pub workload: String,
-    /// The environments, by name.
+    /// The configurations, by name.
     pub environments: BTreeMap<String, EnvironmentBaseline>,
 }
 
-/// Baseline of one environment.
+/// Baseline of one configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EnvironmentBaseline {
     /// Relevant facts ([`facts::RELEVANT_FACTS`]).
@@ -89,7 +89,7 @@ pub enum BaselineError {
         /// `workload/operation`.
         operation: String,
     },
-    /// An environment is unknown or has no exact clock.
+    /// An environment is unknown or has no exact clock, or a setting is unknown.
     #[error("figures of '{0}', which is not an environment of the instruction clock")]
     Environment(String),
 }
@@ -115,14 +115,12 @@ impl Baseline {
     /// Creates a baseline of the figures of `summary`.
     pub fn new(summary: &Summary, operations: OpSet, trapline: &str) -> Self {
         let mut environments: BTreeMap<String, EnvironmentBaseline> = BTreeMap::new();
-        for (id, found) in &summary.facts {
-            let kept = environments.entry(id.name().to_owned()).or_default();
+        for (config, found) in &summary.facts {
+            let kept = environments.entry(config.to_string()).or_default();
             kept.facts = facts::relevant(found);
         }
         for cell in &summary.cells {
-            let kept = environments
-                .entry(cell.environment.name().to_owned())
-                .or_default();
+            let kept = environments.entry(cell.config.to_string()).or_default();
             kept.add(cell);
         }
         Self {
@@ -136,7 +134,7 @@ impl Baseline {
     /// Adds the profiles of figures.
     pub fn add_profiles(&mut self, profiles: &BTreeMap<(Config, Op), Profile>) {
         for ((config, op), profile) in profiles {
-            let kept = self.environments.get_mut(config.environment.name());
+            let kept = self.environments.get_mut(&config.to_string());
             if let Some(kept) = kept.filter(|kept| kept.figure(&names::path(*op)).is_some()) {
                 kept.profiles
                     .insert(names::path(*op), kept_profile::keep(profile));
@@ -168,7 +166,7 @@ impl Baseline {
             Some(_) => {}
         }
         let baseline: Self = serde_json::from_value(value).map_err(BaselineError::Corrupt)?;
-        baseline.ids()?;
+        baseline.configs()?;
         baseline.require_figures().map(|()| baseline)
     }
 
@@ -203,26 +201,20 @@ impl Baseline {
         format!("{:#}\n", serde_json::json!(self))
     }
 
-    /// Returns the environments, in table order.
+    /// Returns the configurations, in table order.
     ///
     /// # Errors
     /// An environment is unknown or has no exact clock.
-    pub fn ids(&self) -> Result<Vec<EnvironmentId>, BaselineError> {
+    pub fn configs(&self) -> Result<BTreeSet<Config>, BaselineError> {
         let exact = |name: &String| {
-            EnvironmentId::from_recorded(name)
-                .filter(|id| id.has_profiles())
+            Config::from_recorded(name)
+                .filter(|config| config.environment.has_profiles())
                 .ok_or_else(|| BaselineError::Environment(name.clone()))
         };
-        let mut ids: Vec<_> = self
-            .environments
-            .keys()
-            .map(exact)
-            .collect::<Result<_, _>>()?;
-        ids.sort();
-        Ok(ids)
+        self.environments.keys().map(exact).collect()
     }
 
-    /// Returns the scheduling of guests in each environment, by name.
+    /// Returns the scheduling of guests in each configuration, by name.
     pub fn scheduling(&self) -> impl Iterator<Item = (&str, Scheduling)> {
         let environments = self.environments.iter();
         environments.map(|(name, kept)| (name.as_str(), Scheduling::of_facts(&kept.facts)))

@@ -7,7 +7,7 @@ use crate::kept_profile::FunctionChanges;
 use crate::tolerance::Tolerances;
 use std::collections::BTreeSet;
 use trapline_abi::Op;
-use trapline_model::{names, EnvironmentId};
+use trapline_model::{names, Config};
 use trapline_stats::{Cell, FailureKind, Summary, Value};
 
 /// Comparison of a baseline with new figures.
@@ -21,11 +21,11 @@ pub struct Comparison {
     pub rows: Vec<Row>,
 }
 
-/// One operation in one environment.
+/// One operation in one configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The environment.
-    pub environment: EnvironmentId,
+    /// The configuration.
+    pub config: Config,
     /// `workload/operation`.
     pub operation: String,
     /// Unit of both figures.
@@ -145,14 +145,14 @@ impl Comparison {
 /// Compares a baseline with new figures.
 pub fn compare(baseline: &Baseline, summary: &Summary, tolerances: &Tolerances) -> Comparison {
     let mut rows = Vec::new();
-    for id in EnvironmentId::all() {
-        if let Some(kept) = baseline.environments.get(id.name()) {
-            rows.extend(environment_rows(id, kept, summary, tolerances));
-        }
+    // Parsing has checked the names.
+    for config in baseline.configs().unwrap_or_default() {
+        let kept = &baseline.environments[&config.to_string()];
+        rows.extend(rows_of(&config, kept, summary, tolerances));
     }
     Comparison {
         causes: causes(
-            |id| Some(&baseline.environments.get(id.name())?.facts),
+            |config| Some(&baseline.environments.get(&config.to_string())?.facts),
             &summary.facts,
         ),
         notes: Vec::new(),
@@ -160,8 +160,8 @@ pub fn compare(baseline: &Baseline, summary: &Summary, tolerances: &Tolerances) 
     }
 }
 
-fn environment_rows(
-    id: EnvironmentId,
+fn rows_of(
+    config: &Config,
     kept: &EnvironmentBaseline,
     summary: &Summary,
     tolerances: &Tolerances,
@@ -169,7 +169,7 @@ fn environment_rows(
     let cells: Vec<&Cell> = summary
         .cells
         .iter()
-        .filter(|cell| cell.environment == id)
+        .filter(|cell| cell.config == *config)
         .collect();
     let of_now = cells.iter().map(|cell| names::path(cell.op));
     let operations: BTreeSet<String> = kept
@@ -182,7 +182,7 @@ fn environment_rows(
         .into_iter()
         .filter_map(|operation| {
             let cell = cells.iter().find(|cell| names::path(cell.op) == operation);
-            row(id, operation, kept, cell.copied(), tolerances)
+            row(config, operation, kept, cell.copied(), tolerances)
         })
         .collect();
     rows.sort_by_key(|row| position(&row.operation));
@@ -197,7 +197,7 @@ fn position(operation: &str) -> usize {
 
 /// Returns `None` for a failure without an old figure.
 fn row(
-    environment: EnvironmentId,
+    config: &Config,
     operation: String,
     kept: &EnvironmentBaseline,
     cell: Option<&Cell>,
@@ -216,13 +216,13 @@ fn row(
             let now = cell.and_then(|cell| Some(fastest(cell.op, cell.value.figure()?)));
             let is_fastest_kept = kept.fastest(&operation) == now;
             // The bare machine has no kernel and takes only requested interrupts.
-            let may_be_interrupts = is_fastest_kept && !environment.is_bare();
+            let may_be_interrupts = is_fastest_kept && !config.environment.is_bare();
             verdict(&operation, (old, new), may_be_interrupts, tolerances)
         }
     };
     let unit = new.or(old).map_or("", |(_, unit)| unit).to_owned();
     Some(Row {
-        environment,
+        config: config.clone(),
         unit,
         old: old.map(|(figure, _)| figure),
         new: new.map(|(figure, _)| figure),

@@ -5,25 +5,25 @@ use crate::compare::{Comparison, Row, Verdict};
 use crate::kept_profile::{FunctionChanges, KeptProfile};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::Op;
-use trapline_model::{Config, EnvironmentId};
+use trapline_model::Config;
 use trapline_profile::Profile;
 
 impl Comparison {
-    /// Returns the environments with a changed figure of which `baseline` has a profile.
-    pub fn to_explain(&self, baseline: &Baseline) -> Vec<EnvironmentId> {
+    /// Returns the configurations with a changed figure of which `baseline` has a profile.
+    pub fn to_explain(&self, baseline: &Baseline) -> Vec<Config> {
         let rows = self
             .rows
             .iter()
             .filter(|row| kept_of(baseline, row).is_some());
-        let environments: BTreeSet<_> = rows.map(|row| row.environment).collect();
-        environments.into_iter().collect()
+        let configs: BTreeSet<&Config> = rows.map(|row| &row.config).collect();
+        configs.into_iter().cloned().collect()
     }
 
     /// Adds the functions whose counts differ to each changed figure.
     pub fn explain(&mut self, baseline: &Baseline, profiles: &BTreeMap<(Config, Op), Profile>) {
         for row in &mut self.rows {
             let now = Op::from_path(&row.operation)
-                .and_then(|op| profiles.get(&(row.environment.into(), op)));
+                .and_then(|op| profiles.get(&(row.config.clone(), op)));
             if let (Some(kept), Some(now)) = (kept_of(baseline, row), now) {
                 row.explained = Some(FunctionChanges::of(kept, now));
             }
@@ -33,7 +33,7 @@ impl Comparison {
 
 /// Returns the kept profile of a changed figure.
 fn kept_of<'a>(baseline: &'a Baseline, row: &Row) -> Option<&'a KeptProfile> {
-    let kept = baseline.environments.get(row.environment.name())?;
+    let kept = baseline.environments.get(&row.config.to_string())?;
     let changed = row.verdict == Verdict::Changed;
     kept.profiles.get(&row.operation).filter(|_| changed)
 }
@@ -44,6 +44,8 @@ mod tests {
     use crate::baseline::EnvironmentBaseline;
     use crate::kept_profile::keep;
     use trapline_profile::{Function, FunctionCost};
+
+    use trapline_model::EnvironmentId;
 
     const ID: EnvironmentId = EnvironmentId::SIM_KVM;
 
@@ -68,7 +70,7 @@ mod tests {
             causes: Vec::new(),
             notes: Vec::new(),
             rows: vec![Row {
-                environment: ID,
+                config: ID.into(),
                 operation: "exits/port-out".to_owned(),
                 unit: "insn".to_owned(),
                 old: Some(old),
@@ -103,7 +105,7 @@ mod tests {
         let after = profile(&[("kvm", "a", 29.0), ("vmm", "b", 27.0), ("kvm", "c", 1.0)]);
         let baseline = baseline(&before);
         let mut compared = comparison(38.0, 57.0);
-        assert_eq!(compared.to_explain(&baseline), [ID]);
+        assert_eq!(compared.to_explain(&baseline), [ID.into()]);
         compared.explain(
             &baseline,
             &BTreeMap::from([((ID.into(), Op::PortOut), after)]),

@@ -1,7 +1,7 @@
 //! Facts that exact figures depend on, and their differences: likely causes of a change.
 
 use std::collections::BTreeMap;
-use trapline_model::EnvironmentId;
+use trapline_model::Config;
 
 /// Facts of an environment.
 type Facts = BTreeMap<String, String>;
@@ -96,8 +96,8 @@ pub struct Cause {
     pub old: Option<String>,
     /// New value; `None` if unknown.
     pub new: Option<String>,
-    /// Environments with this difference.
-    pub environments: Vec<EnvironmentId>,
+    /// Configurations with this difference.
+    pub configs: Vec<Config>,
 }
 
 /// Returns the relevant facts of an environment.
@@ -110,19 +110,19 @@ pub fn relevant(facts: &Facts) -> Facts {
 
 /// Returns the differences between kept and measured facts, the likeliest cause of a change first.
 pub fn causes<'a>(
-    kept: impl Fn(EnvironmentId) -> Option<&'a Facts>,
-    measured: &BTreeMap<EnvironmentId, Facts>,
+    kept: impl Fn(&Config) -> Option<&'a Facts>,
+    measured: &BTreeMap<Config, Facts>,
 ) -> Vec<Cause> {
     let mut causes: Vec<Cause> = Vec::new();
     for fact in RELEVANT_FACTS {
-        for (&id, now) in measured {
-            let Some(kept) = kept(id) else {
+        for (config, now) in measured {
+            let Some(kept) = kept(config) else {
                 continue;
             };
             let old = kept.get(fact.name).cloned();
             let new = now.get(fact.name).cloned();
             let is_unknown = fact.is_recent && (old.is_none() || new.is_none());
-            let is_explained = fact.name == MACHINE_FILES && has_part(&causes, id);
+            let is_explained = fact.name == MACHINE_FILES && has_part(&causes, config);
             if old != new && !is_unknown && !is_explained {
                 note(
                     &mut causes,
@@ -130,7 +130,7 @@ pub fn causes<'a>(
                         fact,
                         old,
                         new,
-                        environments: vec![id],
+                        configs: vec![config.clone()],
                     },
                 );
             }
@@ -139,19 +139,19 @@ pub fn causes<'a>(
     causes
 }
 
-/// Returns whether another part of an environment differs.
-fn has_part(causes: &[Cause], id: EnvironmentId) -> bool {
+/// Returns whether another part of a configuration differs.
+fn has_part(causes: &[Cause], config: &Config) -> bool {
     let mut parts = causes.iter().filter(|cause| !cause.fact.around);
-    parts.any(|cause| cause.environments.contains(&id))
+    parts.any(|cause| cause.configs.contains(config))
 }
 
-/// Adds a cause; the same difference in several environments is one.
+/// Adds a cause; the same difference in several configurations is one.
 fn note(causes: &mut Vec<Cause>, cause: Cause) {
     let same = |other: &&mut Cause| {
         other.fact == cause.fact && other.old == cause.old && other.new == cause.new
     };
     match causes.iter_mut().find(same) {
-        Some(known) => known.environments.extend(cause.environments),
+        Some(known) => known.configs.extend(cause.configs),
         None => causes.push(cause),
     }
 }

@@ -45,7 +45,7 @@ fn summary(qemu: &str, values: &[(Op, Value)]) -> Summary {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
     let cell = |(op, value): &(Op, Value)| Cell {
-        environment: EnvironmentId::SIM_KVM,
+        config: EnvironmentId::SIM_KVM.into(),
         op: *op,
         clock: Clock::Insn,
         unit: "insn",
@@ -53,7 +53,7 @@ fn summary(qemu: &str, values: &[(Op, Value)]) -> Summary {
     };
     Summary {
         cells: values.iter().map(cell).collect(),
-        facts: BTreeMap::from([(EnvironmentId::SIM_KVM, facts)]),
+        facts: BTreeMap::from([(EnvironmentId::SIM_KVM.into(), facts)]),
         ..Summary::default()
     }
 }
@@ -224,7 +224,7 @@ fn the_likeliest_cause_is_first_and_the_host_is_no_cause() {
     let mut summary = summary("9.0", &now);
     let facts = summary
         .facts
-        .get_mut(&EnvironmentId::SIM_KVM)
+        .get_mut(&EnvironmentId::SIM_KVM.into())
         .expect("it has facts");
     facts.insert("vmm-sha256".to_owned(), "34".to_owned());
     facts.insert("cpu".to_owned(), "another".to_owned());
@@ -241,7 +241,7 @@ fn files_of_the_machine_are_a_cause_where_no_other_part_differs() {
     let now = [(Op::PortOut, measured(3000.0))];
     let with = |files: Option<&str>, vmm: &str| {
         let mut summary = summary("7.2", &now);
-        let facts = summary.facts.get_mut(&EnvironmentId::SIM_KVM);
+        let facts = summary.facts.get_mut(&EnvironmentId::SIM_KVM.into());
         let facts = facts.expect("it has facts");
         facts.insert("vmm-sha256".to_owned(), vmm.to_owned());
         facts.extend(files.map(|hash| ("initramfs-sha256".to_owned(), hash.to_owned())));

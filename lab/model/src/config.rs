@@ -1,5 +1,6 @@
 //! A configuration: an environment and its settings, written `kvm` or `kvm:memory=1G`.
 
+use crate::clock::Clock;
 use crate::environment::EnvironmentId;
 use crate::names;
 use crate::overrides::{InvalidSetting, Overrides, UnsupportedSetting};
@@ -39,6 +40,34 @@ impl Config {
             environment,
             overrides: Overrides::default(),
         }
+    }
+
+    /// Returns the configuration that a store or file calls `text`, also if its VMM is not defined here; `None` if no
+    /// configuration can have this name.
+    pub fn from_recorded(text: &str) -> Option<Self> {
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        Some(Self {
+            environment: EnvironmentId::from_recorded(name)?,
+            overrides: settings.parse().ok()?,
+        })
+    }
+
+    /// Returns the clock of its figures.
+    pub fn clock(&self) -> Clock {
+        self.environment.clock()
+    }
+
+    /// Returns another environment with these settings, as far as it supports them.
+    pub fn in_environment(&self, environment: EnvironmentId) -> Self {
+        Self {
+            environment,
+            overrides: self.overrides.supported_by(environment),
+        }
+    }
+
+    /// Returns the bare row of the same clock, with these settings as far as it supports them.
+    pub fn bare(&self) -> Self {
+        self.in_environment(self.clock().bare())
     }
 
     /// Returns the same configuration as the second of an A/A comparison.

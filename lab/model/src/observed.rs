@@ -5,8 +5,6 @@
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::environment::EnvironmentId;
-use crate::overrides::Overrides;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Op, Stage};
@@ -14,13 +12,11 @@ use trapline_abi::{Counter, Interrupt, Op, Stage};
 /// Prefix of facts about other activity of the host during a boot, which makes its figures doubtful.
 pub const HOST_NOISE: &str = "unrest-";
 
-/// Raw results of one boot of an environment. A boot of a simulated machine may start several VMMs.
+/// Raw results of one boot. A boot of a simulated machine may start several VMMs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
-    /// Environment.
-    pub environment: EnvironmentId,
-    /// Settings.
-    pub overrides: Overrides,
+    /// Configuration.
+    pub config: Config,
     /// Clock.
     pub clock: Clock,
     /// Index among the boots of the configuration, from 0.
@@ -40,14 +36,6 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// Returns the configuration.
-    pub fn config(&self) -> Config {
-        Config {
-            environment: self.environment,
-            overrides: self.overrides.clone(),
-        }
-    }
-
     /// Appends the results of a further start of the same boot. Of a fact with several values the last one is kept, but
     /// those of `joined` are kept all.
     pub fn append(&mut self, other: Self, joined: &str) {

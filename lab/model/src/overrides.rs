@@ -2,18 +2,19 @@
 //!
 //! Written `cpus=2,memory=1G`; the default configuration is the empty text.
 
+use crate::config::Config;
 use crate::environment::EnvironmentId;
 use crate::guest_config::GuestConfig;
 use crate::settings::{FileOverride, Setting, Value, SETTINGS};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
 /// Settings that differ from the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Overrides {
-    /// Values, in the order of [`SETTINGS`].
-    values: [Option<Value>; SETTINGS.len()],
+    /// Values by index in [`SETTINGS`].
+    values: BTreeMap<usize, Value>,
     /// The second of two equal configurations of an A/A comparison.
     pub is_control: bool,
 }
@@ -85,14 +86,15 @@ impl Overrides {
 
     /// Sets a value, and returns the previous one.
     pub fn insert(&mut self, setting: &Setting, value: Value) -> Option<Value> {
-        let index = SETTINGS.iter().position(|it| it.name == setting.name)?;
-        self.values[index].replace(value)
+        self.values.insert(index(setting.name)?, value)
     }
 
     /// Sets the value of a setting, or removes it.
     pub fn replace(&mut self, name: &str, value: Option<Value>) {
-        if let Some(index) = SETTINGS.iter().position(|it| it.name == name) {
-            self.values[index] = value;
+        match (index(name), value) {
+            (Some(index), Some(value)) => _ = self.values.insert(index, value),
+            (Some(index), None) => _ = self.values.remove(&index),
+            (None, _) => {}
         }
     }
 
@@ -105,15 +107,13 @@ impl Overrides {
 
     /// Returns the settings that are set, with their values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Setting, &Value)> {
-        let all = SETTINGS.iter().zip(&self.values);
-        all.filter_map(|(setting, value)| Some((setting, value.as_ref()?)))
+        let all = self.values.iter();
+        all.map(|(index, value)| (&SETTINGS[*index], value))
     }
 
     /// Returns the value of a setting, if it is set.
     pub fn value(&self, name: &str) -> Option<&Value> {
-        let mut values = self.iter();
-        let found = values.find(|(setting, _)| setting.name == name);
-        found.map(|(_, value)| value)
+        self.values.get(&index(name)?)
     }
 
     /// Returns the text of a value, if it is set.
@@ -177,16 +177,44 @@ impl Overrides {
         all.map(|(it, value)| it.option(value)).collect()
     }
 
+    /// Returns the values that all of `configs` have whose environments support the setting.
+    pub fn common(configs: &BTreeSet<&Config>) -> Self {
+        let mut common = Self::default();
+        for setting in SETTINGS {
+            let supporting = configs
+                .iter()
+                .filter(|config| (setting.supported_by)(config.environment));
+            let mut values = supporting.map(|config| config.overrides.value(setting.name));
+            if let Some(Some(first)) = values.next() {
+                if values.all(|value| value == Some(first)) {
+                    common.insert(setting, first.clone());
+                }
+            }
+        }
+        common
+    }
+
+    /// Returns the values that `others` does not have.
+    pub fn without(&self, others: &Self) -> Self {
+        let mut rest = self.clone();
+        rest.values
+            .retain(|index, value| others.values.get(index) != Some(value));
+        rest
+    }
+
     /// Returns the settings that an environment supports.
     pub fn supported_by(&self, environment: EnvironmentId) -> Self {
         let mut supported = self.clone();
-        for (setting, value) in SETTINGS.iter().zip(&mut supported.values) {
-            if !(setting.supported_by)(environment) {
-                *value = None;
-            }
-        }
+        supported
+            .values
+            .retain(|index, _| (SETTINGS[*index].supported_by)(environment));
         supported
     }
+}
+
+/// Returns the index of a setting in [`SETTINGS`].
+fn index(name: &str) -> Option<usize> {
+    SETTINGS.iter().position(|setting| setting.name == name)
 }
 
 impl Setting {

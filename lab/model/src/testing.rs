@@ -1,6 +1,6 @@
 //! Builders of observations for the tests of all crates.
 
-use crate::{EnvironmentId, Observation, Operation, Outcome, Sample};
+use crate::{Config, Observation, Operation, Outcome, Sample};
 use std::collections::BTreeMap;
 use trapline_abi::Op;
 
@@ -39,15 +39,14 @@ pub fn measured(samples: Vec<Sample>) -> Outcome {
 
 /// Returns a boot whose clock counts units.
 pub fn boot(
-    environment: EnvironmentId,
+    config: impl Into<Config>,
     replicate: u32,
     operations: impl IntoIterator<Item = (Op, Outcome)>,
 ) -> Observation {
-    let operations = operations.into_iter();
+    let (config, operations) = (config.into(), operations.into_iter());
     Observation {
-        environment,
-        overrides: Default::default(),
-        clock: environment.clock(),
+        clock: config.clock(),
+        config,
         replicate,
         unit_per_tick: 1.0,
         operations: operations

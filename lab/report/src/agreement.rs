@@ -10,9 +10,9 @@ use crate::document::{Look, Marker, Section};
 use crate::references;
 use crate::{printable, Report};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Op, Unit, Workload};
-use trapline_model::{names, Clock, EnvironmentId};
+use trapline_model::{names, Clock, Config, EnvironmentId};
 use trapline_stats::agreement::{Agreement, LEAST};
 use trapline_stats::Cell;
 
@@ -35,10 +35,10 @@ const EMULATED: &str = "ring 0 is emulated on this host, so an exit there takes 
                         emulation and not that of the hardware";
 
 /// One side of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// An environment of the run.
-    Measured(EnvironmentId),
+    /// A configuration of the run.
+    Measured(Config),
     /// Published cycles of KVM on hardware.
     Published,
 }
@@ -69,33 +69,33 @@ pub struct Correlations {
 }
 
 impl Side {
-    /// Its name for people.
-    pub fn name(self) -> &'static str {
+    /// Returns its name for people.
+    fn name(&self, report: &Report) -> String {
         match self {
-            Self::Measured(environment) => environment.name(),
-            Self::Published => "published cycles",
+            Self::Measured(config) => report.name(config),
+            Self::Published => "published cycles".to_owned(),
         }
     }
 
-    fn figures(self, cells: &[Cell]) -> BTreeMap<Op, f64> {
+    fn figures(&self, cells: &[Cell]) -> BTreeMap<Op, f64> {
         match self {
-            Self::Measured(environment) => measured(cells, environment),
+            Self::Measured(config) => measured(cells, config),
             Self::Published => references::cycles(EnvironmentId::KVM).into_iter().collect(),
         }
     }
 
-    fn is_this_host(self) -> bool {
-        matches!(self, Self::Measured(environment) if environment.clock() == Clock::Wall)
+    fn is_this_host(&self) -> bool {
+        matches!(self, Self::Measured(config) if config.clock() == Clock::Wall)
     }
 
-    fn needs_hardware(self) -> bool {
-        matches!(self, Self::Measured(environment) if environment.has_hardware_virtualization())
+    fn needs_hardware(&self) -> bool {
+        matches!(self, Self::Measured(config) if config.environment.has_hardware_virtualization())
     }
 }
 
 /// Returns the pairs of which enough operations were measured on both sides.
 pub fn pairs(report: &Report, cells: &[Cell]) -> Vec<Pair> {
-    let pairs = sides().into_iter();
+    let pairs = sides(cells).into_iter();
     pairs
         .filter_map(|(a, b)| pair(a, b, report, cells))
         .collect()
@@ -107,18 +107,25 @@ fn ring0_is_emulated(report: &Report) -> bool {
     kvm.is_some_and(|kvm| kvm.contains("ring 0") && kvm.contains("emulated"))
 }
 
-/// Every pair that there can be.
-fn sides() -> Vec<(Side, Side)> {
+/// Returns every pair of configurations of the same stack and settings on two clocks.
+fn sides(cells: &[Cell]) -> Vec<(Side, Side)> {
+    let configs: BTreeSet<&Config> = cells.iter().map(|cell| &cell.config).collect();
+    let measured = |config: &Config| Side::Measured(config.clone());
     let mut sides = Vec::new();
-    for a in EnvironmentId::all() {
-        for b in EnvironmentId::all().filter(|b| a < *b) {
-            if a.clock() != b.clock() && stack(a) == stack(b) {
-                sides.push((Side::Measured(a), Side::Measured(b)));
-            }
+    for a in &configs {
+        let is_same = |b: &&&Config| {
+            let has_stack = stack(a.environment) == stack(b.environment);
+            let has_settings = a.in_environment(b.environment) == ***b;
+            a < *b && a.clock() != b.clock() && has_stack && has_settings
+        };
+        for b in configs.iter().filter(is_same) {
+            sides.push((measured(a), measured(b)));
         }
     }
     for id in [EnvironmentId::SIM_KVM, EnvironmentId::SIM_VMX_KVM] {
-        sides.push((Side::Measured(id), Side::Published));
+        // The one with default settings is the first.
+        let first = configs.iter().find(|config| config.environment == id);
+        sides.extend(first.map(|config| (measured(config), Side::Published)));
     }
     sides
 }
@@ -136,10 +143,10 @@ fn stack(environment: EnvironmentId) -> &'static str {
     }
 }
 
-/// Resolved times of an environment.
-fn measured(cells: &[Cell], environment: EnvironmentId) -> BTreeMap<Op, f64> {
+/// Resolved times of a configuration.
+fn measured(cells: &[Cell], config: &Config) -> BTreeMap<Op, f64> {
     let is_compared = |cell: &&Cell| {
-        cell.environment == environment
+        cell.config == *config
             && cell.op.unit() == Unit::Time
             && WORKLOADS.contains(&cell.op.workload())
     };
@@ -203,9 +210,9 @@ fn correlations(both: &[(Op, (f64, f64))]) -> Option<Correlations> {
 }
 
 impl Pair {
-    /// Its name for people.
-    pub fn name(&self) -> String {
-        format!("{} and {}", self.a.name(), self.b.name())
+    /// Returns its name for people.
+    pub fn name(&self, report: &Report) -> String {
+        format!("{} and {}", self.a.name(report), self.b.name(report))
     }
 
     /// Returns the operation whose ranks differ most, with these ranks; `None` if none do.
@@ -265,7 +272,11 @@ pub fn probability(p: f64) -> String {
 pub(crate) fn section(report: &Report, cells: &[Cell]) -> Option<Section> {
     let mut section = Section::new(TITLE, EXPLANATION);
     for pair in pairs(report, cells) {
-        section.note(Marker::Subject(pair.name()), &pair.sentence(), Look::Plain);
+        section.note(
+            Marker::Subject(pair.name(report)),
+            &pair.sentence(),
+            Look::Plain,
+        );
     }
     let has_pairs = !section.blocks.is_empty();
     section.note(Marker::Item, LIMITS, Look::Faint);
@@ -274,8 +285,8 @@ pub(crate) fn section(report: &Report, cells: &[Cell]) -> Option<Section> {
 
 #[derive(Serialize)]
 pub(crate) struct JsonPair {
-    a: &'static str,
-    b: &'static str,
+    a: String,
+    b: String,
     operations: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<&'static str>,
@@ -312,14 +323,14 @@ impl JsonAgreement {
     }
 }
 
-impl From<&Pair> for JsonPair {
-    fn from(pair: &Pair) -> Self {
+impl JsonPair {
+    pub fn new(report: &Report, pair: &Pair) -> Self {
         let correlations = pair.outcome.as_ref().ok();
         let within = correlations.into_iter().flat_map(|all| &all.within);
         let n = pair.operations.len();
         Self {
-            a: pair.a.name(),
-            b: pair.b.name(),
+            a: pair.a.name(report),
+            b: pair.b.name(report),
             operations: pair.operations.iter().copied().map(names::path).collect(),
             refused: pair.outcome.as_ref().err().copied(),
             caveat: pair.caveat.clone(),

@@ -3,19 +3,17 @@
 
 use crate::Report;
 use trapline_ci::{Measure, Metric};
-use trapline_model::{names, Config};
+use trapline_model::names;
 use trapline_stats::Cell;
 
 /// Returns the figures above the resolution.
 pub fn metrics(report: &Report) -> Vec<(String, Metric)> {
     let cells = report.summary.cells.iter();
-    cells
-        .filter_map(|cell| metric(&report.config(cell.environment), cell))
-        .collect()
+    cells.filter_map(metric).collect()
 }
 
 /// Returns the benchmark and the figure of a cell, if it is above the resolution.
-pub(crate) fn metric(config: &Config, cell: &Cell) -> Option<(String, Metric)> {
+pub(crate) fn metric(cell: &Cell) -> Option<(String, Metric)> {
     let figure = cell.value.figure()?;
     if figure.resolution().is_some() {
         return None;
@@ -25,5 +23,5 @@ pub(crate) fn metric(config: &Config, cell: &Cell) -> Option<(String, Metric)> {
         value: figure.estimate,
         interval: figure.interval.map(|one| (one.low, one.high)),
     };
-    Some((format!("{config}/{}", names::path(cell.op)), metric))
+    Some((format!("{}/{}", cell.config, names::path(cell.op)), metric))
 }

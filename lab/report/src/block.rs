@@ -6,14 +6,16 @@ use crate::notes::Notes;
 use crate::report::Report;
 use serde::Serialize;
 use trapline_abi::block::SMALL;
-use trapline_model::{Clock, EnvironmentId};
+use trapline_model::{Clock, Config};
 use trapline_stats::block::Requests;
 use trapline_stats::Cell;
 
-/// One operation in one environment.
+/// One operation in one configuration.
 #[derive(Debug, Serialize)]
 pub struct JsonRequests {
     environment: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    settings: String,
     workload: &'static str,
     operation: &'static str,
     clock: &'static str,
@@ -38,7 +40,8 @@ pub struct JsonRequests {
 /// Returns all measured operations, in table order.
 pub fn json(report: &Report) -> Vec<JsonRequests> {
     let one = |requests: &Requests| JsonRequests {
-        environment: requests.environment.name(),
+        environment: requests.config.environment.name(),
+        settings: requests.config.overrides.to_string(),
         workload: requests.op.workload().name(),
         operation: requests.op.name(),
         clock: requests.clock.name(),
@@ -64,14 +67,14 @@ pub fn json(report: &Report) -> Vec<JsonRequests> {
 
 /// Returns the ratio to the rate of a native program; `None` for that program itself.
 fn ratio(report: &Report, requests: &Requests) -> Option<f64> {
-    let native = native(requests.clock);
+    let native = native(&requests.config);
     let mut all = report.requests.iter();
-    let of_native = all.find(|one| one.environment == native && one.op == requests.op)?;
-    (requests.environment != native).then(|| requests.rate / of_native.rate)
+    let of_native = all.find(|one| one.config == native && one.op == requests.op)?;
+    (requests.config != native).then(|| requests.rate / of_native.rate)
 }
 
-fn native(clock: Clock) -> EnvironmentId {
-    clock.bare_linux()
+fn native(config: &Config) -> Config {
+    config.in_environment(config.clock().bare_linux())
 }
 
 /// Returns the requests of one clock, if any were measured.
@@ -90,18 +93,18 @@ pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     section.table(table(report, &shown, clock));
     section.details([WORDS]);
     section.details(facts(report, clock));
-    section.warnings(Notes::of_clock(cells, clock));
+    section.warnings(Notes::of_clock(report, cells, clock));
     vec![section]
 }
 
-/// Returns cache mode and engine of the disk of each environment.
+/// Returns cache mode and engine of the disk of each configuration.
 fn facts(report: &Report, clock: Clock) -> Vec<String> {
-    let ids = EnvironmentId::all();
-    let of_clock = ids.filter(|id| id.clock() == clock);
-    let facts = of_clock.filter_map(|id| {
-        let facts = report.summary.facts.get(&id)?;
+    let all = report.summary.facts.iter();
+    let of_clock = all.filter(|(config, _)| config.clock() == clock);
+    let facts = of_clock.filter_map(|(config, facts)| {
         let (cache, engine) = (facts.get("disk-cache")?, facts.get("disk-engine")?);
-        Some(format!("{id}: cache {cache}; {engine}"))
+        let name = report.name(config);
+        Some(format!("{name}: cache {cache}; {engine}"))
     });
     facts.collect()
 }
@@ -115,7 +118,7 @@ const WORDS: &str =
 fn table(report: &Report, shown: &[&Requests], clock: Clock) -> Table {
     let ratios: Vec<_> = shown.iter().map(|one| ratio(report, one)).collect();
     let with_ratio = ratios.iter().any(Option::is_some);
-    let last = with_ratio.then(|| format!("× {}", native(clock)));
+    let last = with_ratio.then(|| format!("× {}", clock.bare_linux()));
     let columns = ["p50", "p90", "p99", "p99.9", "max", "served"].map(str::to_owned);
     let mut table = Table::new("request", columns.into_iter().chain(last));
     for (one, ratio) in shown.iter().zip(ratios) {
@@ -132,7 +135,10 @@ fn table(report: &Report, shown: &[&Requests], clock: Clock) -> Table {
             let ratio = ratio.map_or(String::new(), figures::quantity);
             cells.push(Span::new(ratio, Look::Faint));
         }
-        table.row(format!("{} {}", one.op.name(), one.environment), cells);
+        table.row(
+            format!("{} {}", one.op.name(), report.name(&one.config)),
+            cells,
+        );
     }
     // p90, p99.9.
     table.with_optional(&[1, 3])
@@ -157,11 +163,12 @@ mod tests {
     use super::*;
     use expect_test::expect;
     use trapline_abi::block::Transfer;
+    use trapline_model::EnvironmentId;
     use trapline_stats::order::Interval;
 
     fn report() -> Report {
         let one = |transfer: &Transfer, environment, slower: f64| Requests {
-            environment,
+            config: EnvironmentId::into(environment),
             op: transfer.op,
             clock: Clock::Wall,
             bytes: transfer.bytes,

@@ -8,6 +8,7 @@ use crate::figures;
 use crate::host_noise;
 use crate::notes::{self, Notes, Numbers};
 use crate::report::Report;
+use crate::series::Series;
 use crate::table::{self, Shown};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Op, Unit};
@@ -69,10 +70,10 @@ pub fn conditions(report: &Report, cells: &[Cell]) -> Section {
         section.note(Marker::Paragraph, state, Look::Bad);
     }
     if report.heads_with_settings() {
-        let settings = format!("With {}", report.overrides);
+        let settings = format!("With {}", report.settings);
         section.note(Marker::Paragraph, &settings, Look::Strong);
     }
-    if let Some(noise) = host_noise::sentence(cells) {
+    if let Some(noise) = host_noise::sentence(report, cells) {
         section.note(Marker::Paragraph, &noise, Look::Middling);
     }
     section
@@ -89,7 +90,7 @@ const MACHINE: [(&str, &str); 4] = [
 /// Returns the emulators, kernels and hypervisors of all simulated machines.
 pub fn simulated_machine(report: &Report) -> Option<String> {
     let facts = &report.summary.facts;
-    let machines = || facts.iter().filter(|(id, _)| id.clock().is_exact());
+    let machines = || facts.iter().filter(|(config, _)| config.clock().is_exact());
     let values = MACHINE.iter().flat_map(|(name, prefix)| {
         let values = machines().filter_map(|(_, facts)| facts.get(*name));
         let values: BTreeSet<&str> = values
@@ -105,19 +106,44 @@ pub fn simulated_machine(report: &Report) -> Option<String> {
 
 /// Returns the compact tables of one clock.
 pub fn tables(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
-    table::sections_by(report, cells, clock, compact_table)
+    table::sections_by(report, cells, clock, compact_tables)
 }
 
-fn compact_table(cells: &[Cell], clock: Clock, of: Option<&file::Table>) -> Option<Section> {
+/// Returns a table with a column for each configuration. Environments with many have tables of their own.
+fn compact_tables(
+    report: &Report,
+    cells: &[Cell],
+    clock: Clock,
+    of: Option<&file::Table>,
+) -> Vec<Section> {
+    let series = Series::of_clock(report, cells, clock);
+    let is_in = |cell: &&Cell| {
+        series
+            .iter()
+            .any(|it| it.environment == cell.config.environment)
+    };
+    let (_, others): (Vec<&Cell>, Vec<&Cell>) = cells.iter().partition(is_in);
+    let others: Vec<Cell> = others.into_iter().cloned().collect();
+    let compact = compact_table(report, &others, clock, of);
+    let series = series.iter().filter_map(|it| it.section(report, cells, of));
+    compact.into_iter().chain(series).collect()
+}
+
+fn compact_table(
+    report: &Report,
+    cells: &[Cell],
+    clock: Clock,
+    of: Option<&file::Table>,
+) -> Option<Section> {
     let shown = Shown::measured(cells, clock)?;
     let mut section = Section::new(&table::title(clock, of), explanation(cells, clock));
-    let mut table = shown.table(&[Align::Right; 4]);
+    let mut table = shown.table(report, &[Align::Right; 4]);
     table.optional_parts = vec![3, 1];
     let (mut notes, mut rows) = (Notes::default(), BTreeMap::<Op, Numbers>::new());
-    for (id, column) in shown.environments.iter().zip(&mut table.columns) {
+    for (config, column) in shown.configs.iter().zip(&mut table.columns) {
         let mut numbers = Numbers::new();
         for op in &shown.operations {
-            if let Some(cell) = shown.cell(*id, *op) {
+            if let Some(cell) = shown.cell(config, *op) {
                 notes.on_titles(cell, rows.entry(*op).or_default(), &mut numbers);
             }
         }
@@ -128,7 +154,7 @@ fn compact_table(cells: &[Cell], clock: Clock, of: Option<&file::Table>) -> Opti
         &shown.operations,
         table::unit_remark(clock),
         |op| {
-            let cells = shown.environments.iter().map(|id| shown.cell(*id, op));
+            let cells = shown.configs.iter().map(|it| shown.cell(it, op));
             cells.map(compact_cell).collect()
         },
     );
@@ -140,7 +166,7 @@ fn compact_table(cells: &[Cell], clock: Clock, of: Option<&file::Table>) -> Opti
         *label = marked(label, rows.get(op).unwrap_or(&Numbers::new()));
     }
     section.table(table);
-    section.footnotes(notes.short_texts());
+    section.footnotes(notes.short_texts(report));
     Some(section)
 }
 
@@ -213,12 +239,10 @@ fn compact_ratio(cell: &Cell, figure: &Figure) -> [Span; 2] {
     [ratio, spread]
 }
 
-/// Returns the reasons why environments have no figure at all.
-pub fn missing_environments(cells: &[Cell]) -> Option<Section> {
+/// Returns the reasons why configurations have no figure at all.
+pub fn missing_configs(report: &Report, cells: &[Cell]) -> Option<Section> {
     let has_figure = |cell: &Cell| {
-        let mut here = cells
-            .iter()
-            .filter(|other| other.environment == cell.environment);
+        let mut here = cells.iter().filter(|other| other.config == cell.config);
         here.any(|other| !matches!(other.value, Value::Skip(_)))
     };
     let missing: Vec<Cell> = cells
@@ -227,7 +251,7 @@ pub fn missing_environments(cells: &[Cell]) -> Option<Section> {
         .cloned()
         .collect();
     let mut section = Section::new("Not available", "");
-    for reason in notes::skips(&missing) {
+    for reason in notes::skips(report, &missing) {
         section.note(Marker::Subject(reason.cells), &reason.text, Look::Plain);
     }
     (!section.blocks.is_empty()).then_some(section)

@@ -8,10 +8,11 @@ use crate::{
     irq, notes, optimisations, populate, ratios, table, timelines,
 };
 use crate::{bencher, csv, json, junit};
-use trapline_model::{Clock, EnvironmentId};
+use std::collections::BTreeSet;
+use trapline_model::{Clock, Config};
 use trapline_stats::Cell;
 
-/// Most problems of one environment that are shown.
+/// Most problems of one configuration that are shown.
 const MOST_PROBLEMS: usize = 4;
 
 /// Returns the sections of one clock.
@@ -36,7 +37,7 @@ impl Report {
             sections: sections(self, cells),
             brief: brief_sections(self, cells),
             header: csv::HEADER,
-            records: csv::records(self, cells),
+            records: csv::records(cells),
             suites: junit::suites(self, cells),
             metrics: bencher::metrics(self),
             object: json::object(self, cells),
@@ -49,7 +50,7 @@ fn sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
     let mut sections: Vec<Section> = findings::section(report, cells).into_iter().collect();
     sections.extend(optimisations::sections(report));
     sections.extend(of_all_clocks(report, cells, &families));
-    sections.extend(ratios::section(cells));
+    sections.extend(ratios::section(report, cells));
     sections.extend(agreement::section(report, cells));
     sections.extend(of_all_clocks(report, cells, &[timelines::sections]));
     sections.extend(remarks(report, cells));
@@ -70,8 +71,8 @@ fn brief_sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
                 .flat_map(|family| family(report, cells, clock)),
         );
     }
-    sections.extend(failures(cells));
-    sections.extend(brief::missing_environments(cells));
+    sections.extend(failures(report, cells));
+    sections.extend(brief::missing_configs(report, cells));
     sections.extend(aa_control_section(report));
     let of_clocks = |family: Family| of_all_clocks(report, cells, &[family]);
     let list = |section: Option<Section>| section.into_iter().collect();
@@ -86,14 +87,14 @@ fn brief_sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
         (
             "ratios of both exact clocks",
             "operation",
-            list(ratios::section(cells)),
+            list(ratios::section(report, cells)),
         ),
         (
             "ranks of instructions and of time",
             "pair",
             list(agreement::section(report, cells)),
         ),
-        ("not measured", "reason", list(skips(cells))),
+        ("not measured", "reason", list(skips(report, cells))),
         ("noticed", "remark", list(problems(report))),
     ]));
     sections
@@ -116,26 +117,30 @@ fn head(report: &Report, cells: &[Cell]) -> Vec<Note> {
     let unfinished = report.unfinished.iter();
     head.extend(unfinished.map(|state| Note::new(Marker::Paragraph, state, Look::Bad)));
     if report.heads_with_settings() {
-        let settings = format!("With {}", report.overrides);
+        let settings = format!("With {}", report.settings);
         head.push(Note::new(Marker::Paragraph, &settings, Look::Strong));
     }
-    let noise = host_noise::sentence(cells);
+    let noise = host_noise::sentence(report, cells);
     head.extend(noise.map(|noise| Note::new(Marker::Paragraph, &noise, Look::Middling)));
     head
 }
 
 /// Returns failures, skips and problems.
 pub fn remarks(report: &Report, cells: &[Cell]) -> Vec<Section> {
-    let all = [failures(cells), skips(cells), problems(report)];
+    let all = [
+        failures(report, cells),
+        skips(report, cells),
+        problems(report),
+    ];
     all.into_iter().flatten().collect()
 }
 
-fn failures(cells: &[Cell]) -> Option<Section> {
-    reasons("Failed", Look::Bad, &notes::failures(cells))
+fn failures(report: &Report, cells: &[Cell]) -> Option<Section> {
+    reasons("Failed", Look::Bad, &notes::failures(report, cells))
 }
 
-fn skips(cells: &[Cell]) -> Option<Section> {
-    reasons("Not measured", Look::Strong, &notes::skips(cells))
+fn skips(report: &Report, cells: &[Cell]) -> Option<Section> {
+    reasons("Not measured", Look::Strong, &notes::skips(report, cells))
 }
 
 /// Returns reasons below a title.
@@ -151,11 +156,12 @@ pub fn reasons(title: &str, look: Look, reasons: &[notes::Reason]) -> Option<Sec
 
 fn problems(report: &Report) -> Option<Section> {
     let mut section = Section::new("Noticed", "");
-    for environment in EnvironmentId::all() {
+    let configs = report.summary.problems.keys().map(|(config, _)| config);
+    for config in configs.collect::<BTreeSet<&Config>>() {
         let all = report.summary.problems.iter();
-        let problems = all.filter(|((of, _), _)| *of == environment);
+        let problems = all.filter(|((of, _), _)| of == config);
         let mut note = |text: &str, look| {
-            section.note(Marker::Subject(environment.to_string()), text, look);
+            section.note(Marker::Subject(report.name(config)), text, look);
         };
         for ((_, problem), boots) in problems.clone().take(MOST_PROBLEMS) {
             let boots = match boots {

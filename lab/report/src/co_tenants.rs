@@ -32,7 +32,7 @@ pub fn sections(report: &Report, _: &[Cell], clock: Clock) -> Vec<Section> {
     };
     let explanation = format!("how late its timer was, every {}", first.settings.period);
     let mut section = Section::new(&format!("Co-tenant, {}", clock_name(clock)), explanation);
-    section.table(table(&shown, clock));
+    section.table(table(report, &shown, clock));
     section.details([
         "the latest is the longest stretch during which the guest's timer could not be served, the \
          first two windows left out; the machine is started, populated and ended again and again, \
@@ -41,7 +41,7 @@ pub fn sections(report: &Report, _: &[Cell], clock: Clock) -> Vec<Section> {
     vec![section]
 }
 
-fn table(shown: &[&CoTenant], clock: Clock) -> Table {
+fn table(report: &Report, shown: &[&CoTenant], clock: Clock) -> Table {
     let mut table = Table::new("beside", ["p50", "p99", "latest", "missed", "of"]);
     for one in shown {
         // The guest itself has just started in the first windows.
@@ -60,7 +60,10 @@ fn table(shown: &[&CoTenant], clock: Clock) -> Table {
             Span::plain(figures::count(all.expiries)),
         ];
         let load = one.settings.conditions.loads.to_string();
-        table.row(format!("{} {load}", one.interrupts.environment), cells);
+        table.row(
+            format!("{} {load}", report.name(&one.interrupts.config)),
+            cells,
+        );
     }
     table
 }

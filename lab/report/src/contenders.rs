@@ -2,8 +2,8 @@
 
 use crate::document::{Look, Marker, Note};
 use crate::report::Report;
-use std::collections::BTreeMap;
-use trapline_model::EnvironmentId;
+use std::collections::{BTreeMap, BTreeSet};
+use trapline_model::Config;
 
 /// Digits of a hash that are shown.
 const SHORT_HASH: usize = 12;
@@ -42,10 +42,15 @@ pub fn brief_custom_vmms(report: &Report) -> Vec<Note> {
 type Facts = BTreeMap<String, String>;
 
 fn describe(report: &Report, text: impl Fn(&str, &Facts) -> String) -> Vec<Note> {
-    let all = report.summary.facts.iter().filter(|(id, _)| id.is_custom());
-    let described = all.filter_map(|(id, facts)| {
+    let all = report.summary.facts.iter();
+    let all = all.filter(|(config, _)| config.environment.is_custom());
+    let described = all.filter_map(|(config, facts)| {
         let command = facts.get("custom-vmm-command")?;
-        Some(note(&[*id], &text(command, facts)))
+        Some(note(
+            report,
+            &BTreeSet::from([config]),
+            &text(command, facts),
+        ))
     });
     described.collect()
 }
@@ -57,27 +62,26 @@ fn hash(facts: &Facts) -> String {
     })
 }
 
-/// Returns the versions of QEMU and of kernels, with the environments that have them in common.
+/// Returns the versions of QEMU and of kernels, with the configurations that have them in common.
 pub fn versions(report: &Report) -> Vec<Note> {
-    let mut environments: BTreeMap<String, Vec<EnvironmentId>> = BTreeMap::new();
-    for (id, facts) in &report.summary.facts {
+    let mut configs: BTreeMap<String, BTreeSet<&Config>> = BTreeMap::new();
+    for (config, facts) in &report.summary.facts {
         let known = VERSIONS
             .iter()
             .filter_map(|(name, title)| Some(format!("{title}{}", facts.get(*name)?)));
         let text = known.collect::<Vec<_>>().join(" · ");
         if !text.is_empty() {
-            environments.entry(text).or_default().push(*id);
+            configs.entry(text).or_default().insert(config);
         }
     }
-    let mut notes: Vec<_> = environments.into_iter().collect();
-    notes.sort_by_key(|(_, environments)| environments[0]);
+    let mut notes: Vec<_> = configs.into_iter().collect();
+    notes.sort_by(|(_, one), (_, other)| one.first().cmp(&other.first()));
     notes
         .iter()
-        .map(|(text, environments)| note(environments, text))
+        .map(|(text, configs)| note(report, configs, text))
         .collect()
 }
 
-fn note(environments: &[EnvironmentId], text: &str) -> Note {
-    let names: Vec<_> = environments.iter().map(|id| id.name()).collect();
-    Note::new(Marker::Subject(names.join(", ")), text, Look::Faint)
+fn note(report: &Report, configs: &BTreeSet<&Config>, text: &str) -> Note {
+    Note::new(Marker::Subject(report.names(configs)), text, Look::Faint)
 }

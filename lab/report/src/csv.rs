@@ -1,71 +1,64 @@
 //! Records of a report: one for each cell, figures unformatted, names as in the JSON format.
 
-use crate::Report;
 use trapline_stats::{Cell, Figure, Value};
 
-/// Name of a column, and its value for a cell of a report with these overrides.
-type Column = (&'static str, fn(&Cell, &str) -> String);
+/// Name of a column, and its value for a cell.
+type Column = (&'static str, fn(&Cell) -> String);
 
 /// All columns. Their order is a contract: new ones are added at the end.
 const COLUMNS: &[Column] = &[
-    ("environment", |cell, _| cell.environment.name().to_owned()),
-    ("workload", |cell, _| cell.op.workload().name().to_owned()),
-    ("operation", |cell, _| cell.op.name().to_owned()),
-    ("clock", |cell, _| cell.clock.name().to_owned()),
-    ("unit", |cell, _| cell.unit.to_owned()),
-    ("estimate", |cell, _| {
-        of_figure(cell, |it| Some(it.estimate))
+    ("environment", |cell| {
+        cell.config.environment.name().to_owned()
     }),
-    ("low", |cell, _| {
-        of_figure(cell, |it| Some(it.interval?.low))
-    }),
-    ("high", |cell, _| {
-        of_figure(cell, |it| Some(it.interval?.high))
-    }),
-    ("min", |cell, _| of_figure(cell, |it| Some(it.min))),
-    ("max", |cell, _| of_figure(cell, |it| Some(it.max))),
-    ("p50", |cell, _| of_figure(cell, |it| Some(it.p50))),
-    ("p90", |cell, _| of_figure(cell, |it| Some(it.p90))),
-    ("p99", |cell, _| of_figure(cell, |it| Some(it.p99))),
-    ("samples", |cell, _| of_figure(cell, |it| Some(it.samples))),
-    ("boots", |cell, _| of_figure(cell, |it| Some(it.boots))),
-    ("ratio", |cell, _| {
+    ("workload", |cell| cell.op.workload().name().to_owned()),
+    ("operation", |cell| cell.op.name().to_owned()),
+    ("clock", |cell| cell.clock.name().to_owned()),
+    ("unit", |cell| cell.unit.to_owned()),
+    ("estimate", |cell| of_figure(cell, |it| Some(it.estimate))),
+    ("low", |cell| of_figure(cell, |it| Some(it.interval?.low))),
+    ("high", |cell| of_figure(cell, |it| Some(it.interval?.high))),
+    ("min", |cell| of_figure(cell, |it| Some(it.min))),
+    ("max", |cell| of_figure(cell, |it| Some(it.max))),
+    ("p50", |cell| of_figure(cell, |it| Some(it.p50))),
+    ("p90", |cell| of_figure(cell, |it| Some(it.p90))),
+    ("p99", |cell| of_figure(cell, |it| Some(it.p99))),
+    ("samples", |cell| of_figure(cell, |it| Some(it.samples))),
+    ("boots", |cell| of_figure(cell, |it| Some(it.boots))),
+    ("ratio", |cell| {
         of_figure(cell, |it| Some(it.ratio?.estimate))
     }),
-    ("ratio_low", |cell, _| {
+    ("ratio_low", |cell| {
         of_figure(cell, |it| Some(it.ratio?.interval?.low))
     }),
-    ("ratio_high", |cell, _| {
+    ("ratio_high", |cell| {
         of_figure(cell, |it| Some(it.ratio?.interval?.high))
     }),
-    ("exits", |cell, _| of_figure(cell, |it| it.exits)),
-    ("host_cpu_ns", |cell, _| {
-        of_figure(cell, |it| it.host_cpu_ns)
-    }),
-    ("flags", |cell, _| of_figure(cell, |it| Some(flags(it)))),
-    ("skip", |cell, _| match &cell.value {
+    ("exits", |cell| of_figure(cell, |it| it.exits)),
+    ("host_cpu_ns", |cell| of_figure(cell, |it| it.host_cpu_ns)),
+    ("flags", |cell| of_figure(cell, |it| Some(flags(it)))),
+    ("skip", |cell| match &cell.value {
         Value::Skip(reason) => reason.to_string(),
         _ => String::new(),
     }),
-    ("failure", |cell, _| match &cell.value {
+    ("failure", |cell| match &cell.value {
         Value::Failed(failure) => failure.kind.name().to_owned(),
         _ => String::new(),
     }),
-    ("failed", |cell, _| match &cell.value {
+    ("failed", |cell| match &cell.value {
         Value::Failed(failure) => failure.reason.to_string(),
         _ => String::new(),
     }),
-    ("variant", |_, overrides| overrides.to_owned()),
-    ("level", |cell, _| {
+    ("settings", |cell| cell.config.overrides.to_string()),
+    ("level", |cell| {
         of_figure(cell, |it| Some(it.interval?.level))
     }),
-    ("ratio_level", |cell, _| {
+    ("ratio_level", |cell| {
         of_figure(cell, |it| Some(it.ratio?.interval?.level))
     }),
-    ("idle_time", |cell, _| {
+    ("idle_time", |cell| {
         of_figure(cell, |it| Some(it.idle?.time))
     }),
-    ("idle_bytes", |cell, _| {
+    ("idle_bytes", |cell| {
         of_figure(cell, |it| Some(it.idle?.bytes))
     }),
 ];
@@ -82,14 +75,8 @@ pub const HEADER: &[&str] = &{
 };
 
 /// Returns a record for each cell.
-pub fn records(report: &Report, cells: &[Cell]) -> Vec<Vec<String>> {
-    let overrides = report.overrides.to_string();
-    let record = |cell| {
-        COLUMNS
-            .iter()
-            .map(|(_, value)| value(cell, &overrides))
-            .collect()
-    };
+pub fn records(cells: &[Cell]) -> Vec<Vec<String>> {
+    let record = |cell| COLUMNS.iter().map(|(_, value)| value(cell)).collect();
     cells.iter().map(record).collect()
 }
 

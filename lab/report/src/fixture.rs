@@ -1,7 +1,7 @@
 //! Cells for the tests of this crate.
 
 use trapline_abi::Op;
-use trapline_model::EnvironmentId;
+use trapline_model::Config;
 use trapline_stats::order::Interval;
 use trapline_stats::{value, Cell, Figure, Ratio, Value};
 
@@ -50,10 +50,11 @@ pub fn figure_with_ratio(estimate: f64, ratio: f64) -> Figure {
 }
 
 /// Returns the cell of a value.
-pub fn cell(environment: EnvironmentId, op: Op, value: Value) -> Cell {
-    let clock = environment.clock();
+pub fn cell(config: impl Into<Config>, op: Op, value: Value) -> Cell {
+    let config = config.into();
+    let clock = config.clock();
     Cell {
-        environment,
+        config,
         op,
         clock,
         unit: value::unit(op, clock),
@@ -62,6 +63,6 @@ pub fn cell(environment: EnvironmentId, op: Op, value: Value) -> Cell {
 }
 
 /// Returns the cell of a figure.
-pub fn measured(environment: EnvironmentId, op: Op, figure: Figure) -> Cell {
-    cell(environment, op, Value::Measured(Box::new(figure)))
+pub fn measured(config: impl Into<Config>, op: Op, figure: Figure) -> Cell {
+    cell(config, op, Value::Measured(Box::new(figure)))
 }

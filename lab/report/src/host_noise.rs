@@ -1,15 +1,16 @@
 //! Load on the host while it measured, in one sentence for the whole report.
 
+use crate::Report;
 use std::collections::{BTreeMap, BTreeSet};
-use trapline_model::EnvironmentId;
+use trapline_model::Config;
 use trapline_stats::{Cell, Flag};
 
 /// Returns a sentence about load on the host during boots on the wall clock, if there was any.
-pub fn sentence(cells: &[Cell]) -> Option<String> {
-    let mut boots: BTreeMap<EnvironmentId, usize> = BTreeMap::new();
+pub fn sentence(report: &Report, cells: &[Cell]) -> Option<String> {
+    let mut boots: BTreeMap<&Config, usize> = BTreeMap::new();
     let mut most: BTreeMap<&str, &str> = BTreeMap::new();
     for (cell, what, count) in flagged(cells) {
-        let known = boots.entry(cell.environment).or_default();
+        let known = boots.entry(&cell.config).or_default();
         *known = count.max(*known);
         for (name, value) in what {
             let known = most.entry(name).or_insert(value);
@@ -19,13 +20,13 @@ pub fn sentence(cells: &[Cell]) -> Option<String> {
         }
     }
     let all = cells.iter().filter(|cell| cell.value.figure().is_some());
-    let all: BTreeSet<_> = all.map(|cell| cell.environment).collect();
-    let wall = all.iter().filter(|id| !id.clock().is_exact()).count();
-    let environments: Vec<&str> = boots.keys().map(|id| id.name()).collect();
-    let place = match environments.len() {
+    let all: BTreeSet<_> = all.map(|cell| &cell.config).collect();
+    let wall = all.iter().filter(|it| !it.clock().is_exact()).count();
+    let configs: BTreeSet<&Config> = boots.keys().copied().collect();
+    let place = match configs.len() {
         0 => return None,
         some if some == wall => "in all environments".to_owned(),
-        _ => format!("in {}", environments.join(", ")),
+        _ => format!("in {}", report.names(&configs)),
     };
     let what: Vec<String> = most
         .into_iter()
@@ -80,6 +81,7 @@ mod tests {
     use super::*;
     use crate::fixture::{figure, measured};
     use trapline_abi::Op;
+    use trapline_model::EnvironmentId;
     use trapline_stats::Figure;
 
     fn cell(environment: EnvironmentId, noise: &[(&str, usize)]) -> Cell {
@@ -102,9 +104,12 @@ mod tests {
     fn load_is_said_once_with_its_maximum() {
         use EnvironmentId as Id;
         let (calm, busy) = (cell(Id::HOST, &[]), cell(Id::KVM, &[("40% of a CPU", 2)]));
-        assert_eq!(sentence(std::slice::from_ref(&calm)), None);
         assert_eq!(
-            sentence(&[calm, busy.clone()]).unwrap(),
+            sentence(&Report::default(), std::slice::from_ref(&calm)),
+            None
+        );
+        assert_eq!(
+            sentence(&Report::default(), &[calm, busy.clone()]).unwrap(),
             "The wall clock is in doubt: other programs used 40% of a CPU in 2 boots, in kvm"
         );
         let all = [
@@ -113,7 +118,7 @@ mod tests {
             cell(Id::SIM, &[]),
         ];
         assert_eq!(
-            sentence(&all).unwrap(),
+            sentence(&Report::default(), &all).unwrap(),
             "The wall clock is in doubt: other programs used 112% of a CPU in 7 boots, in all \
              environments"
         );

@@ -3,7 +3,7 @@
 
 use crate::document::{Look, Marker, Section};
 use crate::report::Report;
-use trapline_model::{Clock, EnvironmentId, COMPETITOR, ENERGY};
+use trapline_model::{Clock, COMPETITOR, ENERGY};
 use trapline_stats::Cell;
 
 /// Facts and their titles.
@@ -12,16 +12,14 @@ const FACTS: [(&str, &str); 2] = [
     (ENERGY, "energy of the processor packages"),
 ];
 
-/// Returns the facts by environment, if there are any.
+/// Returns the facts by configuration, if there are any.
 pub fn sections(report: &Report, _: &[Cell], clock: Clock) -> Vec<Section> {
     let mut section = Section::new("CPU time and energy of the host", "during the first boot");
-    for environment in EnvironmentId::all().filter(|id| id.clock() == clock) {
-        let Some(facts) = report.summary.facts.get(&environment) else {
-            continue;
-        };
+    let facts = report.summary.facts.iter();
+    for (config, facts) in facts.filter(|(config, _)| config.clock() == clock) {
         for (fact, title) in FACTS {
             if let Some(value) = facts.get(fact) {
-                let subject = Marker::Subject(environment.to_string());
+                let subject = Marker::Subject(report.name(config));
                 section.note(subject, &format!("{title}: {value}"), Look::Plain);
             }
         }

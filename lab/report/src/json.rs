@@ -19,12 +19,9 @@ pub fn object(report: &Report, cells: &[Cell]) -> Object {
     if let Some(seed) = report.seed {
         object.push("seed", seed);
     }
-    if !report.overrides.is_default() {
-        object.push("variant", report.overrides.to_string());
-    }
     object.push("facts", report.facts.clone());
     object.push("cells", all::<_, JsonCell>(cells));
-    object.push("environments", environments(report, cells));
+    object.push("environments", environments(report));
     object.push(
         "timelines",
         all::<_, JsonTimeline>(&report.summary.timelines),
@@ -36,7 +33,8 @@ pub fn object(report: &Report, cells: &[Cell]) -> Object {
     object.push_some("requests", block::json(report));
     object.push_some("neighbours", all::<_, JsonCoTenant>(&report.co_tenants));
     let pairs = agreement::pairs(report, cells);
-    object.push_some("agreement", all::<_, JsonPair>(&pairs));
+    let pairs = pairs.iter().map(|pair| JsonPair::new(report, pair));
+    object.push_some("agreement", pairs.collect());
     let optimisations = all::<_, JsonOptimisation>(&report.optimisations);
     object.push_some("optimisations", optimisations);
     object.push("problems", problems(report));
@@ -54,6 +52,8 @@ fn all<'a, T, J: From<&'a T>>(values: &'a [T]) -> Vec<J> {
 #[derive(Serialize)]
 pub(crate) struct JsonCell {
     environment: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    settings: String,
     workload: &'static str,
     operation: &'static str,
     clock: &'static str,
@@ -112,6 +112,8 @@ struct JsonEnvironment {
 #[derive(Serialize)]
 struct JsonTimeline {
     environment: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    settings: String,
     clock: &'static str,
     unit: &'static str,
     launches: usize,
@@ -132,6 +134,8 @@ struct JsonStage {
 #[derive(Serialize)]
 struct JsonProblem {
     environment: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    settings: String,
     problem: String,
     boots: usize,
 }
@@ -139,7 +143,8 @@ struct JsonProblem {
 impl From<&Cell> for JsonCell {
     fn from(cell: &Cell) -> Self {
         Self {
-            environment: cell.environment.name(),
+            environment: cell.config.environment.name(),
+            settings: cell.config.overrides.to_string(),
             workload: cell.op.workload().name(),
             operation: cell.op.name(),
             clock: cell.clock.name(),
@@ -198,7 +203,8 @@ impl From<&BootTimeline> for JsonTimeline {
             min: at.min,
         });
         Self {
-            environment: timeline.environment.name(),
+            environment: timeline.config.environment.name(),
+            settings: timeline.config.overrides.to_string(),
             clock: timeline.clock.name(),
             unit: if timeline.clock.is_exact() {
                 "insn"
@@ -215,28 +221,30 @@ impl From<&BootTimeline> for JsonTimeline {
     }
 }
 
-/// Returns every environment that has a cell or was asked for.
-fn environments(report: &Report, cells: &[Cell]) -> BTreeMap<&'static str, JsonEnvironment> {
-    let with_cells = cells.iter().map(|cell| cell.environment);
-    let all = with_cells.chain(report.skips.iter().map(|(id, _)| *id));
-    all.map(|id| {
-        let skip = report.skips.iter().find(|(skipped, _)| *skipped == id);
-        let environment = JsonEnvironment {
-            what: id.description(),
-            clock: id.clock().name(),
-            skip: skip.map(|(_, reason)| reason.clone()),
-            facts: report.summary.facts.get(&id).cloned().unwrap_or_default(),
-        };
-        (id.name(), environment)
-    })
-    .collect()
+/// Returns every configuration that has a cell or was asked for.
+fn environments(report: &Report) -> BTreeMap<String, JsonEnvironment> {
+    let configs = report.configs().into_iter();
+    configs
+        .map(|config| {
+            let skip = report.skips.iter().find(|(skipped, _)| skipped == config);
+            let facts = report.summary.facts.get(config);
+            let environment = JsonEnvironment {
+                what: config.environment.description(),
+                clock: config.clock().name(),
+                skip: skip.map(|(_, reason)| reason.clone()),
+                facts: facts.cloned().unwrap_or_default(),
+            };
+            (config.to_string(), environment)
+        })
+        .collect()
 }
 
 fn problems(report: &Report) -> Vec<JsonProblem> {
     let problems = report.summary.problems.iter();
     problems
-        .map(|((environment, problem), boots)| JsonProblem {
-            environment: environment.name(),
+        .map(|((config, problem), boots)| JsonProblem {
+            environment: config.environment.name(),
+            settings: config.overrides.to_string(),
             problem: problem.clone(),
             boots: *boots,
         })

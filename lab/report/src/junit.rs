@@ -1,4 +1,4 @@
-//! Test cases of a report: a suite for each environment and a case for each operation. A measured
+//! Test cases of a report: a suite for each configuration and a case for each operation. A measured
 //! operation passes unless it misses a requirement.
 
 use crate::{notes, verdicts, Report};
@@ -6,37 +6,36 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 use trapline_ci::{Case, Outcome, Remark, Suite};
-use trapline_model::{names, Config, EnvironmentId};
+use trapline_model::{names, Config};
 use trapline_stats::irq::Proof;
 use trapline_stats::{Cell, Figure, Value};
 
-/// Returns a suite for each environment.
+/// Returns a suite for each configuration.
 pub fn suites(report: &Report, cells: &[Cell]) -> Vec<Suite> {
-    let environments: BTreeSet<_> = cells.iter().map(|cell| cell.environment).collect();
-    let suite = |id: EnvironmentId| {
-        let config = report.config(id);
-        let own = cells.iter().filter(|cell| cell.environment == id);
+    let configs: BTreeSet<&Config> = cells.iter().map(|cell| &cell.config).collect();
+    let suite = |config: &Config| {
+        let own = cells.iter().filter(|cell| cell.config == *config);
         Suite {
             name: config.to_string(),
-            facts: facts(report, id),
-            cases: own.map(|cell| case(report, &config, cell)).collect(),
+            facts: facts(report, config),
+            cases: own.map(|cell| case(report, cell)).collect(),
         }
     };
-    environments.into_iter().map(suite).collect()
+    configs.into_iter().map(suite).collect()
 }
 
-/// Returns the facts of the environment and of its host.
-fn facts(report: &Report, id: EnvironmentId) -> Vec<(String, String)> {
+/// Returns the facts of the configuration and of its host.
+fn facts(report: &Report, config: &Config) -> Vec<(String, String)> {
     let host = report.facts.iter();
     let host = host.map(|(name, value)| (format!("host/{name}"), value.clone()));
-    let own = report.summary.facts.get(&id).into_iter().flatten();
+    let own = report.summary.facts.get(config).into_iter().flatten();
     let own = own.map(|(name, value)| (name.clone(), value.clone()));
     own.chain(host).collect()
 }
 
-fn case(report: &Report, config: &Config, cell: &Cell) -> Case {
+fn case(report: &Report, cell: &Cell) -> Case {
     Case {
-        class: config.to_string(),
+        class: cell.config.to_string(),
         name: names::path(cell.op),
         outcome: outcome(report, cell),
         time: time(cell),
@@ -77,8 +76,7 @@ fn outcome(report: &Report, cell: &Cell) -> Outcome {
 /// Returns the verdict on a timer of which a share in time is required.
 fn required(report: &Report, cell: &Cell) -> Option<(Proof, String)> {
     let judged = report.interrupts.iter().zip(verdicts(report));
-    let mut of_cell =
-        judged.filter(|(of, _)| (of.environment, of.op) == (cell.environment, cell.op));
+    let mut of_cell = judged.filter(|(of, _)| (&of.config, of.op) == (&cell.config, cell.op));
     let (_, verdict) = of_cell.next()?;
     Some((verdict.proof, verdict.words()))
 }

@@ -12,7 +12,6 @@ mod bencher;
 mod block;
 mod brief;
 mod builder;
-pub mod by_settings;
 mod co_tenants;
 pub mod compare;
 mod contenders;
@@ -39,6 +38,7 @@ mod populate;
 mod ratios;
 mod references;
 mod report;
+mod series;
 mod table;
 mod timelines;
 

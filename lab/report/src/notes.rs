@@ -1,9 +1,9 @@
 //! Footnotes of tables, and reasons of missing figures: each once, with the cells it concerns.
 
-use crate::{figures, host_noise, printable};
+use crate::{figures, host_noise, printable, Report};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Op, OpSet};
-use trapline_model::{names, Clock, EnvironmentId};
+use trapline_model::{names, Clock, Config};
 use trapline_stats::{value::Work, Cell, Flag, Value};
 
 /// Footnotes on cells. Load on the host is no footnote: [`host_noise`] reports it once.
@@ -13,8 +13,8 @@ pub struct Notes {
     flags: Vec<Vec<Flag>>,
 }
 
-/// Subject of a footnote: one kind of flag, in one environment unless it is the same in all.
-type Subject = (&'static str, Option<EnvironmentId>);
+/// Subject of a footnote: one kind of flag, in one configuration unless it is the same in all.
+type Subject = (&'static str, Option<Config>);
 
 impl Notes {
     /// Numbers, from 1, of the notes on this cell.
@@ -35,12 +35,12 @@ impl Notes {
     }
 
     /// Returns the notes on all cells of a clock, for tables without room for marks.
-    pub fn of_clock(cells: &[Cell], clock: Clock) -> Vec<String> {
+    pub fn of_clock(report: &Report, cells: &[Cell], clock: Clock) -> Vec<String> {
         let mut notes = Self::default();
         for cell in cells.iter().filter(|cell| cell.clock == clock) {
             notes.on(cell);
         }
-        notes.texts()
+        notes.texts(report)
     }
 
     fn number(&mut self, cell: &Cell, flag: &Flag) -> usize {
@@ -48,7 +48,7 @@ impl Notes {
             flag,
             Flag::BelowResolution(_) | Flag::Unproved | Flag::OtherMechanism(_)
         );
-        let subject = (flag.name(), (!shared).then_some(cell.environment));
+        let subject = (flag.name(), (!shared).then(|| cell.config.clone()));
         let known = self.subjects.iter().position(|known| *known == subject);
         let index = known.unwrap_or_else(|| {
             self.subjects.push(subject);
@@ -62,13 +62,13 @@ impl Notes {
     }
 
     /// Returns the notes in the order of their numbers.
-    pub fn texts(&self) -> Vec<String> {
-        self.texts_by(describe)
+    pub fn texts(&self, report: &Report) -> Vec<String> {
+        self.texts_by(report, describe)
     }
 
     /// Returns the same in one line each.
-    pub fn short_texts(&self) -> Vec<String> {
-        self.texts_by(|flags| match flags.first() {
+    pub fn short_texts(&self, report: &Report) -> Vec<String> {
+        self.texts_by(report, |flags| match flags.first() {
             Some(Flag::OtherMechanism(_)) => "another mechanism than in the bare row".to_owned(),
             Some(Flag::OtherSize { .. }) => {
                 "no ratio: another amount of work than in the bare row".to_owned()
@@ -77,11 +77,11 @@ impl Notes {
         })
     }
 
-    fn texts_by(&self, describe: impl Fn(&[Flag]) -> String) -> Vec<String> {
+    fn texts_by(&self, report: &Report, describe: impl Fn(&[Flag]) -> String) -> Vec<String> {
         let pairs = self.subjects.iter().zip(&self.flags);
         pairs
-            .map(|((_, environment), flags)| match environment {
-                Some(environment) => format!("{environment}: {}", describe(flags)),
+            .map(|((_, config), flags)| match config {
+                Some(config) => format!("{}: {}", report.name(config), describe(flags)),
                 None => describe(flags),
             })
             .collect()
@@ -202,76 +202,81 @@ fn describe_losses(flags: &[Flag]) -> String {
 /// Why cells have no figure: each reason once, with the cells it is given for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// Environments, and operations unless it is all of them.
+    /// Configurations, and operations unless it is all of them.
     pub cells: String,
     /// The reason.
     pub text: String,
 }
 
 /// Reasons of the skipped cells, in table order.
-pub fn skips(cells: &[Cell]) -> Vec<Reason> {
-    reasons(cells, |cell| match &cell.value {
+pub fn skips(report: &Report, cells: &[Cell]) -> Vec<Reason> {
+    reasons(report, cells, |cell| match &cell.value {
         Value::Skip(reason) => Some(reason),
         _ => None,
     })
 }
 
 /// Reasons of the failed cells, in table order.
-pub fn failures(cells: &[Cell]) -> Vec<Reason> {
-    reasons(cells, |cell| match &cell.value {
+pub fn failures(report: &Report, cells: &[Cell]) -> Vec<Reason> {
+    reasons(report, cells, |cell| match &cell.value {
         Value::Failed(failure) => Some(&failure.reason),
         _ => None,
     })
 }
 
-fn reasons<'a>(cells: &'a [Cell], reason: impl Fn(&'a Cell) -> Option<&'a String>) -> Vec<Reason> {
-    let mut by_reason: BTreeMap<&str, BTreeMap<EnvironmentId, OpSet>> = BTreeMap::new();
-    let mut order: Vec<(EnvironmentId, Op, &str)> = Vec::new();
+fn reasons<'a>(
+    report: &Report,
+    cells: &'a [Cell],
+    reason: impl Fn(&'a Cell) -> Option<&'a String>,
+) -> Vec<Reason> {
+    let mut by_reason: BTreeMap<&str, BTreeMap<&Config, OpSet>> = BTreeMap::new();
+    let mut order: Vec<(&Config, Op, &str)> = Vec::new();
     for cell in cells {
         if let Some(reason) = reason(cell) {
             let operations = by_reason.entry(reason).or_default();
-            *operations.entry(cell.environment).or_default() |= cell.op;
-            order.push((cell.environment, cell.op, reason));
+            *operations.entry(&cell.config).or_default() |= cell.op;
+            order.push((&cell.config, cell.op, reason));
         }
     }
     order.sort();
     let mut reasons = Vec::new();
     for (_, _, reason) in order {
         if let Some(operations) = by_reason.remove(reason) {
-            reasons.extend(reason_of(cells, reason, &operations));
+            reasons.extend(reason_of(report, cells, reason, &operations));
         }
     }
     reasons
 }
 
-/// One entry for the environments in which the reason concerns the same
+/// One entry for the configurations in which the reason concerns the same
 /// operations.
 fn reason_of(
+    report: &Report,
     cells: &[Cell],
     reason: &str,
-    operations: &BTreeMap<EnvironmentId, OpSet>,
+    operations: &BTreeMap<&Config, OpSet>,
 ) -> Vec<Reason> {
-    let mut alike: Vec<(String, Vec<&str>)> = Vec::new();
-    for (environment, set) in operations {
-        let what = describe_operations(cells, *environment, *set);
+    let mut alike: Vec<(String, BTreeSet<&Config>)> = Vec::new();
+    for (config, set) in operations {
+        let what = describe_operations(cells, config, *set);
         match alike.iter_mut().find(|(known, _)| *known == what) {
-            Some((_, environments)) => environments.push(environment.name()),
-            None => alike.push((what, vec![environment.name()])),
+            Some((_, configs)) => _ = configs.insert(config),
+            None => alike.push((what, BTreeSet::from([*config]))),
         }
     }
     alike
         .into_iter()
-        .map(|(what, environments)| Reason {
-            cells: format!("{}{what}", environments.join(", ")),
+        .map(|(what, configs)| Reason {
+            cells: format!("{}{what}", report.names(&configs)),
             text: printable(reason),
         })
         .collect()
 }
 
-/// Empty for all operations that the environment has cells of.
-fn describe_operations(cells: &[Cell], environment: EnvironmentId, set: OpSet) -> String {
-    let of_environment = cells.iter().filter(|cell| cell.environment == environment);
-    let all: OpSet = of_environment.map(|cell| cell.op).collect();
+/// Empty for all operations that the configuration has cells of.
+fn describe_operations(cells: &[Cell], config: &Config, set: OpSet) -> String {
+    let of_config = cells.iter().filter(|cell| cell.config == *config);
+    let all: OpSet = of_config.map(|cell| cell.op).collect();
     if set == all {
         String::new()
     } else {

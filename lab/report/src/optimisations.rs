@@ -36,8 +36,8 @@ pub fn sections(report: &Report) -> Vec<Section> {
     let Some(section) = section(report) else {
         return Vec::new();
     };
-    let settings = Section::new(&format!("With {}", report.overrides), "");
-    let settings = Some(settings).filter(|_| !report.overrides.is_default());
+    let settings = Section::new(&format!("With {}", report.settings), "");
+    let settings = Some(settings).filter(|_| !report.settings.is_default());
     [section].into_iter().chain(settings).collect()
 }
 
@@ -147,7 +147,7 @@ mod tests {
             ],
             ..Report::default()
         };
-        let text = render(&[report.document()], Format::Text(Style::default()));
+        let text = render(&report.document(), Format::Text(Style::default()));
         expect![[r#"
             Trapline
 

@@ -1,18 +1,18 @@
-//! Figures as character graphics: for each operation a bar for each environment and the histogram of
+//! Figures as character graphics: for each operation a bar for each configuration and the histogram of
 //! its batches, on an exact clock the smallest and the largest batch if they differ.
 //!
-//! Bars of an operation are to one scale, the batches of each environment to their own.
+//! Bars of an operation are to one scale, the batches of each configuration to their own.
 
 use crate::document::style::width;
-use crate::page::Study;
+use crate::report::Report;
 use crate::{figures, table, Style};
 use std::fmt::Write;
 use trapline_abi::{Direction, Op};
-use trapline_model::{names, Clock};
+use trapline_model::{names, Clock, Observation};
 use trapline_stats::Sorted;
 use trapline_stats::{value, verdict, Cell, Figure};
 
-/// Characters for the batches of an environment.
+/// Characters for the batches of a configuration.
 const BATCHES: usize = 16;
 /// The fewest characters that a bar may have.
 const LEAST: usize = 8;
@@ -23,18 +23,21 @@ const SHADES: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '#', '@'];
 
 /// Draws all measured operations, at most `style.width` columns wide unless that is too narrow for a
 /// bar.
-pub fn plot(studies: &[Study], style: &Style) -> String {
-    let mut text = String::new();
-    for study in studies {
-        let cells = study.report.cells();
-        for clock in Clock::ALL {
-            text.push_str(&of_clock(study, &cells, clock, style));
-        }
-    }
-    text
+pub fn plot(report: &Report, observations: &[Observation], style: &Style) -> String {
+    let cells = report.cells();
+    let clocks = Clock::ALL.into_iter();
+    clocks
+        .map(|clock| of_clock(report, observations, &cells, clock, style))
+        .collect()
 }
 
-fn of_clock(study: &Study, cells: &[Cell], clock: Clock, style: &Style) -> String {
+fn of_clock(
+    report: &Report,
+    observations: &[Observation],
+    cells: &[Cell],
+    clock: Clock,
+    style: &Style,
+) -> String {
     let title = match clock {
         Clock::Wall => "Wall clock: bars of the estimates, and batches from 1% to 95%",
         Clock::Insn => "Instruction clock: means over batches",
@@ -49,13 +52,13 @@ fn of_clock(study: &Study, cells: &[Cell], clock: Clock, style: &Style) -> Strin
             .filter_map(|cell| Some((cell, cell.value.figure()?)))
             .collect();
         if !here.is_empty() {
-            text.push_str(&operation(study, &here, style));
+            text.push_str(&operation(report, observations, &here, style));
         }
     }
-    let overrides = &study.report.overrides;
-    let with = match overrides.is_default() {
+    let settings = &report.settings;
+    let with = match settings.is_default() {
         true => String::new(),
-        false => format!(", with {overrides}"),
+        false => format!(", with {settings}"),
     };
     match text.is_empty() {
         true => text,
@@ -66,7 +69,12 @@ fn of_clock(study: &Study, cells: &[Cell], clock: Clock, style: &Style) -> Strin
     }
 }
 
-fn operation(study: &Study, here: &[(&Cell, &Figure)], style: &Style) -> String {
+fn operation(
+    report: &Report,
+    observations: &[Observation],
+    here: &[(&Cell, &Figure)],
+    style: &Style,
+) -> String {
     let op = here[0].0.op;
     let clock = here[0].0.clock;
     let better = match op.direction() {
@@ -78,10 +86,11 @@ fn operation(study: &Study, here: &[(&Cell, &Figure)], style: &Style) -> String 
         None => style.text(&figures::value(figure.estimate, op, cell.clock)),
     };
     let values: Vec<String> = here.iter().map(|(cell, it)| figure(cell, it)).collect();
-    let names_wide = here
+    let names: Vec<String> = here
         .iter()
-        .map(|(cell, _)| cell.environment.name().len())
-        .max();
+        .map(|(cell, _)| report.name(&cell.config))
+        .collect();
+    let names_wide = names.iter().map(String::len).max();
     let (names_wide, values_wide) = (
         names_wide.unwrap_or(0),
         values.iter().map(|value| width(value)).max().unwrap_or(0),
@@ -89,7 +98,7 @@ fn operation(study: &Study, here: &[(&Cell, &Figure)], style: &Style) -> String 
     let batches: Vec<String> = here
         .iter()
         .map(|(cell, figure)| match clock {
-            Clock::Wall => spark(study, cell, style.unicode),
+            Clock::Wall => spark(observations, cell, style.unicode),
             Clock::Insn | Clock::InsnVmx => table::range(cell, figure).unwrap_or_default(),
         })
         .collect();
@@ -104,7 +113,8 @@ fn operation(study: &Study, here: &[(&Cell, &Figure)], style: &Style) -> String 
         .map(|(_, figure)| figure.estimate)
         .fold(0.0, f64::max);
     let mut text = format!("{}{better}\n", names::path(op));
-    for (((cell, figure), value), batches) in here.iter().zip(&values).zip(&batches) {
+    let figures = here.iter().map(|(_, figure)| figure);
+    for (((figure, name), value), batches) in figures.zip(&names).zip(&values).zip(&batches) {
         let drawn = match figure.resolution() {
             Some(_) => String::new(),
             None => bar(
@@ -116,8 +126,7 @@ fn operation(study: &Study, here: &[(&Cell, &Figure)], style: &Style) -> String 
         let pad = room - width(&drawn);
         let value = format!("{:fill$}{value}", "", fill = values_wide - width(value));
         let line = format!(
-            " {:<names_wide$}  {value} {drawn}{:pad$}  {batches}",
-            cell.environment.name(),
+            " {name:<names_wide$}  {value} {drawn}{:pad$}  {batches}",
             ""
         );
         let _ = writeln!(text, "{}", line.trim_end());
@@ -136,9 +145,9 @@ fn bar(share: f64, room: usize, unicode: bool) -> String {
 
 /// Returns the histogram of the batches between the 1st and the 95th percentile; outliers are in the
 /// table.
-fn spark(study: &Study, cell: &Cell, unicode: bool) -> String {
-    let here = study.observations.iter();
-    let here = here.filter(|seen| seen.environment == cell.environment);
+fn spark(observations: &[Observation], cell: &Cell, unicode: bool) -> String {
+    let here = observations.iter();
+    let here = here.filter(|seen| seen.config == cell.config);
     let boots = verdict::boot_values(here, cell.op);
     let all = boots.into_iter().flat_map(|boot| boot.batches);
     let Some(all) = Sorted::new(all.collect()) else {

@@ -1,4 +1,4 @@
-//! Cost of giving a guest memory: a table for each environment, with a row for each kind of
+//! Cost of giving a guest memory: a table for each configuration, with a row for each kind of
 //! region. Attaching and touching are separate operations; their sum and the cost by page are
 //! derived.
 
@@ -7,15 +7,20 @@ use crate::figures::{self, clock_name};
 use crate::notes::Notes;
 use crate::report::Report;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::Op;
-use trapline_model::{Clock, EnvironmentId};
+use trapline_model::{Clock, Config};
 use trapline_stats::Cell;
 
-/// One kind of region in one environment, as far as it was measured.
+/// One kind of region in one configuration, as far as it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PopulatedRegion {
+    #[serde(skip)]
+    config: Config,
     environment: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    settings: String,
     clock: &'static str,
     unit: &'static str,
     order: u8,
@@ -35,25 +40,26 @@ pub struct PopulatedRegion {
 /// All that was measured whole, in table order.
 pub fn regions(report: &Report) -> Vec<PopulatedRegion> {
     let cells = report.cells();
-    let ids = EnvironmentId::all();
-    ids.flat_map(|id| {
-        let cells = &cells;
-        MemoryRequest::ALL
-            .into_iter()
-            .filter_map(move |wish| one(cells, id, wish))
-    })
-    .collect()
+    let configs: BTreeSet<&Config> = cells.iter().map(|cell| &cell.config).collect();
+    let regions = configs.into_iter().flat_map(|config| {
+        let requests = MemoryRequest::ALL.into_iter();
+        let measured = requests.filter_map(|request| one(&cells, config, request));
+        measured.collect::<Vec<_>>()
+    });
+    regions.collect()
 }
 
-fn one(cells: &[Cell], environment: EnvironmentId, wish: MemoryRequest) -> Option<PopulatedRegion> {
-    let (attach, unit) = figure(cells, environment, wish.attach_op())?;
-    let (touch, _) = figure(cells, environment, wish.touch_op())?;
+fn one(cells: &[Cell], config: &Config, wish: MemoryRequest) -> Option<PopulatedRegion> {
+    let (attach, unit) = figure(cells, config, wish.attach_op())?;
+    let (touch, _) = figure(cells, config, wish.touch_op())?;
     let total = attach + touch;
-    let native = native(environment).filter(|native| *native != environment);
-    let of_native = native.and_then(|native| one(cells, native, wish));
+    let native = Some(native(config)).filter(|native| native != config);
+    let of_native = native.and_then(|native| one(cells, &native, wish));
     Some(PopulatedRegion {
-        environment: environment.name(),
-        clock: environment.clock().name(),
+        config: config.clone(),
+        environment: config.environment.name(),
+        settings: config.overrides.to_string(),
+        clock: config.clock().name(),
         unit,
         order: wish.order,
         pages: wish.pages(),
@@ -68,17 +74,17 @@ fn one(cells: &[Cell], environment: EnvironmentId, wish: MemoryRequest) -> Optio
 }
 
 /// The row to compare with: a program of the same kernel. A bare machine is given nothing.
-fn native(environment: EnvironmentId) -> Option<EnvironmentId> {
-    Some(environment.clock().bare_linux())
+fn native(config: &Config) -> Config {
+    config.in_environment(config.clock().bare_linux())
 }
 
-fn figure(cells: &[Cell], environment: EnvironmentId, op: Op) -> Option<(f64, &'static str)> {
-    let its = |cell: &&Cell| cell.environment == environment && cell.op == op;
+fn figure(cells: &[Cell], config: &Config, op: Op) -> Option<(f64, &'static str)> {
+    let its = |cell: &&Cell| cell.config == *config && cell.op == op;
     let cell = cells.iter().find(its)?;
     Some((cell.value.figure()?.estimate, cell.unit))
 }
 
-/// Returns a section for each environment of one clock.
+/// Returns a section for each configuration of one clock.
 pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     let unit = match clock.is_exact() {
         false => "one region; median over boots",
@@ -86,20 +92,18 @@ pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     };
     let title = format!("Memory given, {}", clock_name(clock));
     let all = regions(report);
-    let ids = EnvironmentId::all();
     let mut sections = Vec::new();
-    for id in ids.filter(|id| id.clock() == clock) {
-        let here = all.iter().filter(|one| one.environment == id.name());
-        let here: Vec<&PopulatedRegion> = here.collect();
-        if !here.is_empty() {
-            let mut section = Section::new(&title, format!("{id}, {unit}"));
-            section.table(table(&here, id));
+    for here in all.chunk_by(|one, other| one.config == other.config) {
+        let config = &here[0].config;
+        if config.clock() == clock {
+            let mut section = Section::new(&title, format!("{}, {unit}", report.name(config)));
+            section.table(table(here, clock));
             sections.push(section);
         }
     }
     if let Some(last) = sections.last_mut() {
         last.details([WORDS]);
-        last.warnings(Notes::of_clock(cells, clock));
+        last.warnings(Notes::of_clock(report, cells, clock));
     }
     sections
 }
@@ -108,11 +112,9 @@ pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
 const WORDS: &str = "attach: until the memory is there; touch: a word of each page is written; by \
                      page: of 4 KiB, regardless of the page size of the kernel";
 
-fn table(shown: &[&PopulatedRegion], id: EnvironmentId) -> Table {
-    let clock = id.clock();
+fn table(shown: &[PopulatedRegion], clock: Clock) -> Table {
     let with_ratio = shown.iter().any(|one| one.ratio.is_some());
-    let ratio = native(id).filter(|_| with_ratio);
-    let ratio = ratio.map(|native| format!("× {native}"));
+    let ratio = with_ratio.then(|| format!("× {}", clock.bare_linux()));
     let columns = ["attach", "touch", "total", "by page"].map(str::to_owned);
     let mut table = Table::new("order       pages", columns.into_iter().chain(ratio));
     for one in shown {
@@ -149,7 +151,7 @@ fn name(one: &PopulatedRegion) -> String {
 mod tests {
     use super::*;
     use crate::fixture::{figure, measured};
-    use trapline_model::populate;
+    use trapline_model::{populate, EnvironmentId};
 
     fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
         measured(environment, op, figure(estimate))

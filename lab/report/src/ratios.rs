@@ -7,20 +7,22 @@
 
 use crate::document::{Align, Cell as TableCell, Section, Span, Table};
 use crate::figures;
+use crate::report::Report;
 use crate::table::push_rows;
+use std::collections::BTreeSet;
 use trapline_abi::{Op, Unit};
-use trapline_model::{Clock, EnvironmentId};
+use trapline_model::{Clock, Config};
 use trapline_stats::{Cell, Figure, Value};
 
 /// Returns the section, if both exact clocks have ratios of the same operations.
-pub fn section(cells: &[Cell]) -> Option<Section> {
+pub fn section(report: &Report, cells: &[Cell]) -> Option<Section> {
     let mut ratios = Ratios::new(cells)?;
-    let columns = ratios.environments.iter().map(|id| id.name());
+    let columns = ratios.configs.iter().map(|config| report.name(config));
     let mut table = Table::grouped(columns, &[Align::Right]);
-    let (operations, environments) = (ratios.operations.clone(), ratios.environments.clone());
+    let (operations, configs) = (ratios.operations.clone(), ratios.configs.clone());
     let no_remark = |_| String::new();
     push_rows(&mut table, &operations, no_remark, |op| {
-        let cells = environments.iter().map(|id| ratios.cell(*id, op));
+        let cells = configs.iter().map(|config| ratios.cell(report, config, op));
         cells.collect()
     });
     let explanation = "times the bare row of the same clock; clocks are never mixed";
@@ -39,8 +41,8 @@ struct Ratios<'a> {
     cells: &'a [Cell],
     /// The rows.
     operations: Vec<Op>,
-    /// The columns: environments that are not bare.
-    environments: Vec<EnvironmentId>,
+    /// The columns: configurations of environments that are not bare.
+    configs: Vec<&'a Config>,
     footnotes: Vec<String>,
 }
 
@@ -52,7 +54,7 @@ impl<'a> Ratios<'a> {
             let is_figure = matches!(cell.value, Value::Measured(_));
             is_figure
                 && cell.clock.is_exact()
-                && !cell.environment.is_bare()
+                && !cell.config.environment.is_bare()
                 && cell.op.unit() == Unit::Time
         };
         let compared: Vec<_> = cells.iter().filter(is_compared).collect();
@@ -62,27 +64,23 @@ impl<'a> Ratios<'a> {
         };
         let operations = Op::ALL.into_iter().filter(|op| clocks_of(*op) > 1);
         let operations: Vec<_> = operations.collect();
-        let has_ratio = |id: &EnvironmentId| {
-            compared.iter().any(|cell| {
-                let ratio = cell.value.figure().and_then(|figure| figure.ratio);
-                cell.environment == *id && ratio.is_some() && operations.contains(&cell.op)
-            })
+        let has_ratio = |cell: &&&Cell| {
+            let ratio = cell.value.figure().and_then(|figure| figure.ratio);
+            ratio.is_some() && operations.contains(&cell.op)
         };
-        let environments: Vec<_> = EnvironmentId::all().filter(has_ratio).collect();
-        let first = environments.first()?.clock();
-        environments
-            .iter()
-            .any(|id| id.clock() != first)
-            .then_some(Self {
-                cells,
-                operations,
-                environments,
-                footnotes: Vec::new(),
-            })
+        let with_ratio = compared.iter().filter(has_ratio);
+        let configs: BTreeSet<&Config> = with_ratio.map(|cell| &cell.config).collect();
+        let clocks: BTreeSet<Clock> = configs.iter().map(|config| config.clock()).collect();
+        (clocks.len() > 1).then(|| Self {
+            cells,
+            operations,
+            configs: configs.into_iter().collect(),
+            footnotes: Vec::new(),
+        })
     }
 
-    fn figure(&self, environment: EnvironmentId, op: Op) -> Result<&'a Figure, Option<&'a str>> {
-        let is_it = |cell: &&Cell| cell.environment == environment && cell.op == op;
+    fn figure(&self, config: &Config, op: Op) -> Result<&'a Figure, Option<&'a str>> {
+        let is_it = |cell: &&Cell| cell.config == *config && cell.op == op;
         match self.cells.iter().find(is_it).map(|cell| &cell.value) {
             Some(Value::Measured(figure)) => Ok(figure),
             Some(Value::Skip(reason)) => Err(Some(reason)),
@@ -92,15 +90,16 @@ impl<'a> Ratios<'a> {
     }
 
     /// Returns the ratio, or a footnote with the reason that there is none.
-    fn cell(&mut self, environment: EnvironmentId, op: Op) -> TableCell {
-        let Ok(figure) = self.figure(environment, op) else {
+    fn cell(&mut self, report: &Report, config: &Config, op: Op) -> TableCell {
+        let Ok(figure) = self.figure(config, op) else {
             return Span::absent().into();
         };
         if let Some(ratio) = figure.ratio {
             return Span::plain(figures::times(ratio.estimate)).into();
         }
-        let bare = environment.clock().bare();
-        let why = match self.figure(bare, op) {
+        let bare_row = config.bare();
+        let bare = report.name(&bare_row);
+        let why = match self.figure(&bare_row, op) {
             _ if figure.resolution().is_some() => "it is below resolution".to_owned(),
             Ok(base) if base.resolution().is_some() => format!("{bare} is below resolution"),
             Ok(_) => format!("{bare} costs nothing"),
@@ -126,6 +125,7 @@ mod tests {
     use crate::document::text::render;
     use crate::document::Document;
     use crate::fixture::{cell, figure, figure_with_ratio, measured};
+    use trapline_model::EnvironmentId;
     use trapline_stats::Flag;
 
     /// Figures of two bare rows and of the environments beside them.
@@ -179,7 +179,7 @@ exits
 
     fn rendered(cells: &[Cell]) -> String {
         let document = Document {
-            sections: section(cells).into_iter().collect(),
+            sections: section(&Report::default(), cells).into_iter().collect(),
             ..Document::default()
         };
         render(&document, &Style::default())
@@ -189,7 +189,7 @@ exits
     fn one_exact_clock_has_no_table_of_ratios() {
         let all = cells().into_iter();
         let of_one: Vec<_> = all.filter(|cell| cell.clock == Clock::Insn).collect();
-        assert_eq!(section(&of_one), None);
-        assert_eq!(section(&[]), None);
+        assert_eq!(section(&Report::default(), &of_one), None);
+        assert_eq!(section(&Report::default(), &[]), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The figures that a report is built from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Op, OpSet};
 use trapline_model::file::Table;
 use trapline_model::irq::Settings;
@@ -10,7 +10,7 @@ use trapline_stats::block::Requests;
 use trapline_stats::irq::Interrupts;
 use trapline_stats::{value, Cell, Summary, Value};
 
-/// The figures of a run with one set of settings.
+/// The figures of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// State of the run in a sentence, unless it is finished.
@@ -19,14 +19,14 @@ pub struct Report {
     pub version: String,
     /// Seed of the order of boots and of resampling, if the wall clock was measured.
     pub seed: Option<u64>,
-    /// The settings.
-    pub overrides: Overrides,
+    /// Settings that all configurations have, as far as their environments support them.
+    pub settings: Overrides,
     /// Facts about the host; `cpu`, `kernel` and `kvm` stand above the tables.
     pub facts: BTreeMap<String, String>,
     /// The figures.
     pub summary: Summary,
-    /// Environments that were asked for and could not be booted, with reasons.
-    pub skips: Vec<(EnvironmentId, String)>,
+    /// Configurations that were asked for and could not be booted, with reasons.
+    pub skips: Vec<(Config, String)>,
     /// The operations that were asked for.
     pub operations: OpSet,
     /// Lateness of interrupts, if any were measured.
@@ -74,40 +74,80 @@ pub struct Optimisation {
 }
 
 impl Report {
-    /// Returns the environment with the settings that apply to it.
-    pub(crate) fn config(&self, environment: EnvironmentId) -> Config {
+    /// Returns the name of a configuration: its environment, and its settings that not all have.
+    pub fn name(&self, config: &Config) -> String {
         Config {
-            environment,
-            overrides: self.overrides.supported_by(environment),
+            environment: config.environment,
+            overrides: self.own_settings(config),
         }
+        .to_string()
+    }
+
+    /// Returns the names of configurations, separated by commas. All that the report has of an environment are named by
+    /// the environment alone.
+    pub(crate) fn names(&self, configs: &BTreeSet<&Config>) -> String {
+        let all = self.configs();
+        let mut names: Vec<String> = Vec::new();
+        for config in configs {
+            let beside = all.iter().filter(|it| it.environment == config.environment);
+            let beside: Vec<&&Config> = beside.collect();
+            let is_all = beside.len() > 1 && beside.iter().all(|it| configs.contains(*it));
+            let name = match is_all {
+                true => config.environment.to_string(),
+                false => self.name(config),
+            };
+            if names.last() != Some(&name) {
+                names.push(name);
+            }
+        }
+        names.join(", ")
+    }
+
+    /// Returns all configurations, in table order.
+    pub(crate) fn configs(&self) -> BTreeSet<&Config> {
+        let measured = self.summary.cells.iter().map(|cell| &cell.config);
+        measured
+            .chain(self.skips.iter().map(|(config, _)| config))
+            .collect()
+    }
+
+    /// Returns the first configuration of an environment: that with the default settings, if there is one.
+    pub(crate) fn first(&self, environment: EnvironmentId) -> Option<&Config> {
+        let mut configs = self.configs().into_iter();
+        configs.find(|config| config.environment == environment)
+    }
+
+    /// Returns the settings of a configuration that not all have.
+    pub(crate) fn own_settings(&self, config: &Config) -> Overrides {
+        config.overrides.without(&self.settings)
     }
 
     /// Returns whether the settings are those of everything below the head.
     pub(crate) fn heads_with_settings(&self) -> bool {
-        !self.overrides.is_default() && self.optimisations.is_empty()
+        !self.settings.is_default() && self.optimisations.is_empty()
     }
 
-    /// Returns the cells of the summary, and a skip for each operation of each environment that could
+    /// Returns the cells of the summary, and a skip for each operation of each configuration that could
     /// not be booted.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = self.summary.cells.clone();
-        for (environment, reason) in &self.skips {
+        for (config, reason) in &self.skips {
             for op in self.operations.iter() {
-                let known = |cell: &Cell| cell.environment == *environment && cell.op == op;
+                let known = |cell: &Cell| cell.config == *config && cell.op == op;
                 if !cells.iter().any(known) {
-                    cells.push(skipped(*environment, op, reason));
+                    cells.push(skipped(config, op, reason));
                 }
             }
         }
-        cells.sort_by_key(|cell| (cell.op, cell.environment));
+        cells.sort_by(|a, b| (a.op, &a.config).cmp(&(b.op, &b.config)));
         cells
     }
 }
 
-fn skipped(environment: EnvironmentId, op: Op, reason: &str) -> Cell {
-    let clock = environment.clock();
+fn skipped(config: &Config, op: Op, reason: &str) -> Cell {
+    let clock = config.clock();
     Cell {
-        environment,
+        config: config.clone(),
         op,
         clock,
         unit: value::unit(op, clock),

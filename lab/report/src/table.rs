@@ -1,12 +1,13 @@
-//! Tables of operations by environment, one for each clock: figures, and exits with host CPU time.
+//! Tables of operations by configuration, one for each clock: figures, and exits with host CPU time.
 
 use crate::document::{Align, Cell as TableCell, Look, Section, Span, Table};
 use crate::figures::{self, clock_name, clock_title};
 use crate::notes::Notes;
 use crate::report::Report;
+use std::collections::BTreeSet;
 use trapline_abi::{block, Direction, Op, OpSet, Unit, Workload};
 use trapline_model::file;
-use trapline_model::{irq, names, populate, Clock, EnvironmentId};
+use trapline_model::{irq, names, populate, Clock, Config};
 use trapline_stats::order::Interval;
 use trapline_stats::{value, Cell, Figure, Flag, Idle, Value};
 
@@ -19,14 +20,14 @@ const DEAR: f64 = 10.0;
 /// A figure with a larger spread is shown as its interval.
 const UNUSABLE: f64 = 0.5;
 
-/// The cells of one clock that have anything to show, with their operations and environments. An
-/// operation or environment that has only skips is left out.
+/// The cells of one clock that have anything to show, with their operations and configurations. An
+/// operation or configuration that has only skips is left out.
 pub struct Shown<'a> {
     cells: Vec<&'a Cell>,
     /// The rows.
     pub operations: Vec<Op>,
     /// The columns.
-    pub environments: Vec<EnvironmentId>,
+    pub configs: Vec<&'a Config>,
 }
 
 impl<'a> Shown<'a> {
@@ -42,24 +43,24 @@ impl<'a> Shown<'a> {
             .filter(|cell| cell.clock == clock && wanted(cell))
             .collect();
         let has_op = |op: &Op| cells.iter().any(|cell| cell.op == *op);
-        let has_environment = |id: &EnvironmentId| cells.iter().any(|cell| cell.environment == *id);
+        let configs: BTreeSet<&Config> = cells.iter().map(|cell| &cell.config).collect();
         let shown = Self {
             operations: Op::ALL.into_iter().filter(has_op).collect(),
-            environments: EnvironmentId::all().filter(has_environment).collect(),
+            configs: configs.into_iter().collect(),
             cells,
         };
         (!shown.cells.is_empty()).then_some(shown)
     }
 
-    /// Returns the cell of an environment and an operation, if it has anything to show.
-    pub fn cell(&self, environment: EnvironmentId, op: Op) -> Option<&'a Cell> {
+    /// Returns the cell of a configuration and an operation, if it has anything to show.
+    pub fn cell(&self, config: &Config, op: Op) -> Option<&'a Cell> {
         let mut of_op = self.cells.iter().filter(|cell| cell.op == op);
-        of_op.find(|cell| cell.environment == environment).copied()
+        of_op.find(|cell| cell.config == *config).copied()
     }
 
-    /// Returns an empty table with a column for each environment.
-    pub fn table(&self, parts: &[Align]) -> Table {
-        Table::grouped(self.environments.iter().map(|id| id.name()), parts)
+    /// Returns an empty table with a column for each configuration.
+    pub fn table(&self, report: &Report, parts: &[Align]) -> Table {
+        Table::grouped(self.configs.iter().map(|config| report.name(config)), parts)
     }
 }
 
@@ -69,8 +70,8 @@ pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     sections_by(report, cells, clock, section)
 }
 
-/// Returns the section of the figures of a clock, under the title of a table of the plan if there is one.
-type Builder = fn(&[Cell], Clock, Option<&file::Table>) -> Option<Section>;
+/// Returns the sections of the figures of a clock, under the title of a table of the plan if there is one.
+type Builder = fn(&Report, &[Cell], Clock, Option<&file::Table>) -> Vec<Section>;
 
 /// Returns the operations that have sections of their own.
 pub fn with_own_sections() -> OpSet {
@@ -87,29 +88,37 @@ pub fn sections_by(
     let others = with_own_sections();
     let tables = report.tables.iter();
     match report.tables.is_empty() && !report.operations.is_subset(others) {
-        true => section(cells, clock, None).into_iter().collect(),
+        true => section(report, cells, clock, None),
         false => tables
-            .filter_map(|table| {
+            .flat_map(|table| {
                 let rows = cells.iter();
                 let rows = rows.filter(|cell| table.operations.contains(cell.op));
-                section(&rows.cloned().collect::<Vec<_>>(), clock, Some(table))
+                let rows: Vec<Cell> = rows.cloned().collect();
+                section(report, &rows, clock, Some(table))
             })
             .collect(),
     }
 }
 
-fn section(cells: &[Cell], clock: Clock, table: Option<&file::Table>) -> Option<Section> {
-    let shown = Shown::measured(cells, clock)?;
+fn section(
+    report: &Report,
+    cells: &[Cell],
+    clock: Clock,
+    table: Option<&file::Table>,
+) -> Vec<Section> {
+    let Some(shown) = Shown::measured(cells, clock) else {
+        return Vec::new();
+    };
     let mut section = Section::new(&title(clock, table), explanation(cells, clock));
     let mut notes = Notes::default();
-    let mut table = shown.table(&[Align::Right; 4]);
+    let mut table = shown.table(report, &[Align::Right; 4]);
     push_rows(&mut table, &shown.operations, unit_remark(clock), |op| {
-        let cells = shown.environments.iter().map(|id| shown.cell(*id, op));
+        let cells = shown.configs.iter().map(|it| shown.cell(it, op));
         cells.map(|cell| figure_cell(cell, &mut notes)).collect()
     });
     section.table(table);
-    section.footnotes(notes.texts());
-    Some(section)
+    section.footnotes(notes.texts(report));
+    vec![section]
 }
 
 /// Returns the title of a table of figures.
@@ -158,7 +167,7 @@ pub fn reproduced(cells: &[Cell], clock: Clock) -> String {
 }
 
 /// Returns exits and host CPU time of one clock, if any are known.
-pub fn costs(_: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
+pub fn costs(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     let shown = Shown::new(cells, clock, |cell| {
         let figure = cell.value.figure();
         figure.is_some_and(|figure| figure.exits.is_some() || figure.host_cpu_ns.is_some())
@@ -169,9 +178,9 @@ pub fn costs(_: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     let title = format!("Exits and host CPU time, {}", clock_name(clock));
     let explanation = "per operation (stream: per MB)";
     let mut section = Section::new(&title, explanation);
-    let mut table = shown.table(&[Align::Right; 2]);
+    let mut table = shown.table(report, &[Align::Right; 2]);
     for op in &shown.operations {
-        let cells = shown.environments.iter().map(|id| shown.cell(*id, *op));
+        let cells = shown.configs.iter().map(|it| shown.cell(it, *op));
         table.row(
             names::path(*op),
             cells.map(|cell| cost(cell.and_then(|cell| cell.value.figure()))),
@@ -280,7 +289,7 @@ pub fn side(figure: &Figure) -> Option<f64> {
 
 /// Returns the larger side of the interval of the ratio to the bare row, or nothing where there is none.
 pub fn ratio_spread(cell: &Cell, figure: &Figure) -> String {
-    let ratio = figure.ratio.filter(|_| !cell.environment.is_bare());
+    let ratio = figure.ratio.filter(|_| !cell.config.environment.is_bare());
     let side = ratio.and_then(|ratio| Some(ratio.interval?.larger_side(ratio.estimate)));
     let side = side.filter(|side| *side <= UNUSABLE);
     side.map_or(String::new(), |side| format!("±{}", figures::percent(side)))
@@ -341,7 +350,7 @@ pub fn unusable_ratio(figure: &Figure) -> Option<Interval> {
 
 /// Returns the ratio to the bare row, or its interval; nothing for the bare row itself.
 pub fn ratio(cell: &Cell, figure: &Figure) -> Span {
-    let Some(ratio) = figure.ratio.filter(|_| !cell.environment.is_bare()) else {
+    let Some(ratio) = figure.ratio.filter(|_| !cell.config.environment.is_bare()) else {
         return Span::default();
     };
     if let Some(interval) = unusable_ratio(figure) {
@@ -370,6 +379,7 @@ pub fn ratio(cell: &Cell, figure: &Figure) -> Span {
 mod tests {
     use super::*;
     use crate::fixture::{figure, measured};
+    use trapline_model::EnvironmentId;
 
     #[test]
     fn a_ratio_of_two_mechanisms_is_neither_good_nor_bad() {

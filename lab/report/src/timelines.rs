@@ -1,4 +1,4 @@
-//! Boot timelines: stages by environment.
+//! Boot timelines: stages by configuration.
 
 use crate::document::{Align, Bar, Bars, Look, Part, Section, Span, Table};
 use crate::figures::{self, clock_name};
@@ -14,42 +14,44 @@ pub fn sections(report: &Report, _: &[Cell], clock: Clock) -> Vec<Section> {
     if shown.is_empty() || !report.operations.intersects(Workload::Boot.set()) {
         return Vec::new();
     }
-    vec![section(&shown, clock)]
+    vec![section(report, &shown, clock)]
 }
 
 /// Returns the section of the timelines of one clock.
-pub fn section(shown: &[&BootTimeline], clock: Clock) -> Section {
+pub fn section(report: &Report, shown: &[&BootTimeline], clock: Clock) -> Section {
     let figure = if clock.is_exact() { "mean" } else { "median" };
     let explanation = format!("since exec, and since the stage before; {figure} over launches");
     let mut section = Section::new(&format!("Boot, {}", clock_name(clock)), explanation);
-    section.table(table(shown));
-    section.warnings(disordered(shown));
+    section.table(table(report, shown));
+    section.warnings(disordered(report, shown));
     section
 }
 
 /// Returns a warning for each timeline whose stages are out of order.
-fn disordered(shown: &[&BootTimeline]) -> Vec<String> {
+fn disordered(report: &Report, shown: &[&BootTimeline]) -> Vec<String> {
     let disordered = shown.iter().filter(|timeline| timeline.disordered > 0);
     let warning = |timeline: &&BootTimeline| {
         format!(
             "{}: in {} of {} launches a stage seems to precede the one before it: guest's and \
              host's clock could not be reconciled",
-            timeline.environment, timeline.disordered, timeline.launches
+            report.name(&timeline.config),
+            timeline.disordered,
+            timeline.launches
         )
     };
     disordered.map(warning).collect()
 }
 
 /// Returns the stages as bars.
-pub fn bars(shown: &[&BootTimeline]) -> Bars {
+pub fn bars(report: &Report, shown: &[&BootTimeline]) -> Bars {
     let stages = Stage::ALL.into_iter().skip(1);
     Bars {
         legend: stages.map(|stage| stage.name().to_owned()).collect(),
-        bars: shown.iter().map(|timeline| bar(timeline)).collect(),
+        bars: shown.iter().map(|timeline| bar(report, timeline)).collect(),
     }
 }
 
-fn bar(timeline: &BootTimeline) -> Bar {
+fn bar(report: &Report, timeline: &BootTimeline) -> Bar {
     let mut parts = Vec::new();
     let mut before = (Stage::Exec, 0.0);
     for at in &timeline.stages {
@@ -63,17 +65,17 @@ fn bar(timeline: &BootTimeline) -> Bar {
         before = (at.stage, at.reached);
     }
     Bar {
-        label: timeline.environment.to_string(),
+        label: report.name(&timeline.config),
         total: figures::time_with_unit(timeline.total, timeline.clock),
         parts,
         length: timeline.total,
     }
 }
 
-/// Returns the table of stages by environment.
-fn table(shown: &[&BootTimeline]) -> Table {
-    let environments = shown.iter().map(|timeline| timeline.environment.name());
-    let mut table = Table::grouped(environments, &[Align::Right; 2]);
+/// Returns the table of stages by configuration.
+fn table(report: &Report, shown: &[&BootTimeline]) -> Table {
+    let names = shown.iter().map(|timeline| report.name(&timeline.config));
+    let mut table = Table::grouped(names, &[Align::Right; 2]);
     let is_stamped = |stage: &Stage| {
         let mut all = shown.iter().flat_map(|timeline| &timeline.stages);
         all.any(|at| at.stage == *stage)

@@ -14,4 +14,4 @@ mod forms;
 mod irq;
 mod page;
 mod services;
-mod variants;
+mod settings;

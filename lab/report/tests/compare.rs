@@ -14,12 +14,12 @@ use trapline_stats::verdict::{Assessment, Method, RequiredBoots, Settings, Side,
 use trapline_stats::{value, Cell, Figure, Value};
 
 fn rendered(compare: &CompareReport, format: Format) -> String {
-    render(&[compare.document()], format).unwrap()
+    render(&compare.document(), format).unwrap()
 }
 
 fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
     Cell {
-        environment,
+        config: environment.into(),
         op,
         clock: environment.clock(),
         unit: value::unit(op, environment.clock()),
@@ -75,7 +75,6 @@ fn comparison(verdict: Verdict, effect: f64, required: Option<RequiredBoots>) ->
 fn one(op: Op, a: f64, b: f64, outcome: Result<Assessment, NotComparable>) -> Row {
     Row {
         op,
-        configs: [EnvironmentId::KVM.into(), EnvironmentId::QEMU_KVM.into()],
         a: cell(EnvironmentId::KVM, op, a),
         b: cell(EnvironmentId::QEMU_KVM, op, b),
         outcome,

@@ -82,7 +82,7 @@ fn an_unusable_figure_is_shown_as_its_interval() {
     let mut report = common::report();
     let mut cells = report.summary.cells.iter_mut();
     let is_it =
-        |cell: &&mut Cell| cell.environment == EnvironmentId::KVM && cell.op == Op::BootMain;
+        |cell: &&mut Cell| cell.config == EnvironmentId::KVM.into() && cell.op == Op::BootMain;
     let cell = cells.find(is_it).unwrap();
     let Value::Measured(figure) = &mut cell.value else {
         panic!("it was measured");
@@ -221,10 +221,8 @@ fn empty_report_is_rendered() {
 #[test]
 fn the_page_has_each_part_once_and_its_clocks_apart() {
     let source = page::Source {
-        studies: &[page::Study {
-            report: common::report(),
-            observations: vec![],
-        }],
+        report: &common::report(),
+        observations: &[],
         profiles: &[],
         family: None,
         run: &page::Run {

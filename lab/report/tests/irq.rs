@@ -89,13 +89,10 @@ fn a_verdict_on_an_exact_clock_has_neither() {
 #[test]
 fn the_page_has_the_intervals_and_verdicts_of_the_tables() {
     let report = made_up::report("99.8%");
-    let studies = [page::Study {
-        report: report.clone(),
-        observations: vec![],
-    }];
     let text = page::page(&page::Source {
         family: None,
-        studies: &studies,
+        report: &report,
+        observations: &[],
         profiles: &[],
         run: &page::Run::default(),
     });
@@ -196,8 +193,8 @@ fn no_requirement_gives_no_verdict() {
 #[test]
 fn reason_of_a_missing_stage_is_reported() {
     let mut report = made_up::report("nothing");
-    let mut fact = |environment, name: &str, value: &str| {
-        let facts = report.summary.facts.entry(environment).or_default();
+    let mut fact = |environment: EnvironmentId, name: &str, value: &str| {
+        let facts = report.summary.facts.entry(environment.into()).or_default();
         facts.insert(name.into(), value.into());
     };
     fact(
@@ -218,7 +215,7 @@ fn reason_of_a_missing_stage_is_reported() {
     let facts = report
         .summary
         .facts
-        .entry(EnvironmentId::SIM_KVM)
+        .entry(EnvironmentId::SIM_KVM.into())
         .or_default();
     facts.insert("irq-stages".into(), "counted".into());
     assert!(!terminal(&report, &Style::default()).contains("(counted)"));
@@ -236,7 +233,11 @@ fn conditions_loads_and_deadline_bound_are_reported() {
         halt: Halt::InGuest,
         ..Scheduling::DEFAULT
     };
-    let facts = report.summary.facts.entry(EnvironmentId::KVM).or_default();
+    let facts = report
+        .summary
+        .facts
+        .entry(EnvironmentId::KVM.into())
+        .or_default();
     let did = "1200 turns, 34 ms of CPU time";
     facts.insert("load-0-cpu".into(), did.into());
     let text = terminal(&report, &Style::default());

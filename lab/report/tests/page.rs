@@ -58,8 +58,7 @@ fn boot(environment: EnvironmentId, replicate: u32) -> Observation {
         replicate
     };
     Observation {
-        environment,
-        overrides: Default::default(),
+        config: environment.into(),
         clock: environment.clock(),
         replicate,
         unit_per_tick: 1.0,
@@ -102,24 +101,18 @@ fn a_page_of_everything_stays_small() {
         }),
         ..Report::default()
     };
-    let studies = [page::Study {
-        report,
-        observations,
-    }];
     let run = page::Run::default();
     let text = page::page(&page::Source {
         family: None,
-        studies: &studies,
+        report: &report,
+        observations: &observations,
         profiles: &[],
         run: &run,
     });
     let limit = MAX_BYTES * EnvironmentId::BUILT_IN.len() * Op::ALL.len();
     assert!(text.len() < limit, "{} bytes", text.len());
     let pictures = text.matches("<svg viewBox").count();
-    let wall = studies[0]
-        .observations
-        .iter()
-        .filter(|seen| !seen.clock.is_exact());
+    let wall = observations.iter().filter(|seen| !seen.clock.is_exact());
     let drawn: usize = wall
         .filter(|seen| seen.replicate == 0)
         .map(|seen| seen.operations.len())
@@ -157,17 +150,13 @@ fn the_same_is_drawn_in_characters_for_any_terminal() {
         operations: OpSet::ALL,
         ..Report::default()
     };
-    let studies = [page::Study {
-        report,
-        observations,
-    }];
     for (width, unicode) in [(80, true), (100, false), (44, true)] {
         let style = Style {
             width,
             colour: false,
             unicode,
         };
-        let text = plot(&studies, &style);
+        let text = plot(&report, &observations, &style);
         let widest = text.lines().map(|line| line.chars().count()).max();
         assert!(
             widest.is_some_and(|widest| widest <= width),
@@ -201,10 +190,8 @@ fn simulated_machine_is_named_before_the_headline() {
     };
     let text = page::page(&page::Source {
         family: None,
-        studies: &[page::Study {
-            report,
-            observations,
-        }],
+        report: &report,
+        observations: &observations,
         profiles: &[],
         run: &page::Run::default(),
     });

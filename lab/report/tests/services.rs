@@ -15,7 +15,7 @@ fn hostile() -> Report {
     let mut report = common::report();
     report
         .skips
-        .push((EnvironmentId::SIM_XEN_PVH, HOSTILE.to_owned()));
+        .push((EnvironmentId::SIM_XEN_PVH.into(), HOSTILE.to_owned()));
     report.facts.insert("cpu".to_owned(), HOSTILE.to_owned());
     report
 }

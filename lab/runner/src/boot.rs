@@ -34,9 +34,9 @@ pub(crate) enum BootResult {
 impl Execution<'_> {
     /// Executes `boot` on this thread.
     pub fn boot(&self, boot: &PlannedBoot) -> BootResult {
-        let inventory = self.context.inventory.with_files_of(&boot.overrides);
-        let Some(entry) = inventory.entry(boot.environment) else {
-            return BootResult::Skipped(boot.config(), "no such environment".to_owned());
+        let inventory = self.context.inventory.with_files_of(&boot.config.overrides);
+        let Some(entry) = inventory.entry(boot.config.environment) else {
+            return BootResult::Skipped(boot.config.clone(), "no such environment".to_owned());
         };
         // Environments that need a missing image are unavailable and not in the plan.
         let image = inventory.image().unwrap_or_else(|_| GuestImage {
@@ -53,7 +53,7 @@ impl Execution<'_> {
             Ok(booted) => BootResult::from(booted),
             Err(EnvError::Stopped) => BootResult::Cancelled,
             Err(error) if is_missing(&error) => {
-                BootResult::Skipped(boot.config(), error.to_string())
+                BootResult::Skipped(boot.config.clone(), error.to_string())
             }
             Err(error) => BootResult::Hopeless(failed(boot, entry.environment.facts(), &error)),
         }
@@ -120,7 +120,7 @@ impl Execution<'_> {
             trapline_environments::boot(environment, image, boot, &watch, &mut report)
         };
         if let Some(tracers) = self.options.irq_tracers {
-            let traced = tracers.attach(boot.environment)?;
+            let traced = tracers.attach(boot.config.environment)?;
             let environment = traced
                 .as_ref()
                 .map_or(&entry.environment, |it| &it.environment);
@@ -131,9 +131,9 @@ impl Execution<'_> {
         let Some(counters) = self.options.counters else {
             return boot_in(entry.environment.as_ref());
         };
-        let inventory = self.context.inventory.with_files_of(&boot.overrides);
+        let inventory = self.context.inventory.with_files_of(&boot.config.overrides);
         let settings = inventory.settings();
-        let counted = counters.attach(boot.environment, settings)?;
+        let counted = counters.attach(boot.config.environment, settings)?;
         let booted = boot_in(counted.environment.as_ref());
         let observation = booted.as_ref().ok().map(|booted| &booted.observation);
         counters.store(boot, &counted, observation);
@@ -161,9 +161,8 @@ fn failed(boot: &PlannedBoot, facts: Facts, error: &EnvError) -> Observation {
         outcome: Outcome::Failed(error.with_remedy()),
     });
     Observation {
-        environment: boot.environment,
-        overrides: boot.overrides.clone(),
-        clock: boot.environment.clock(),
+        config: boot.config.clone(),
+        clock: boot.config.clock(),
         replicate: boot.replicate,
         unit_per_tick: 1.0,
         operations: operations.collect(),

@@ -54,7 +54,7 @@ impl ObservationSink for Announcing<'_> {
 
 impl Execution<'_> {
     fn execute(&self, plan: &Plan, sink: &mut dyn ObservationSink) -> Result<(), Failure> {
-        let on_wall_clock = |boot: &&PlannedBoot| boot.environment.clock() == Clock::Wall;
+        let on_wall_clock = |boot: &&PlannedBoot| boot.config.environment.clock() == Clock::Wall;
         let (wall, exact): (Vec<_>, Vec<_>) = plan.boots.iter().partition(on_wall_clock);
         self.in_parallel(&exact, sink)?;
         match self.options.concurrent {
@@ -75,13 +75,13 @@ impl Execution<'_> {
             if is_first_of_block && self.options.is_expired() {
                 break;
             }
-            if given_up.contains(&boot.config()) {
+            if given_up.contains(&boot.config) {
                 self.context.events.handle(RunEvent::BootDone(boot));
                 continue;
             }
             let result = self.boot(boot);
             if result.is_hopeless() {
-                given_up.insert(boot.config());
+                given_up.insert(boot.config.clone());
             }
             if !result.store(sink)? {
                 break;

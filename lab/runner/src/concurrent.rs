@@ -81,14 +81,14 @@ pub(crate) fn execute(
 
 /// Boots one side on its CPU, which follows from the order of names and the number of the block.
 fn boot_side(execution: &Execution<'_>, boot: &PlannedBoot, pair: &[&PlannedBoot]) -> BootResult {
-    let before = pair.iter().filter(|other| other.config() < boot.config());
+    let before = pair.iter().filter(|other| other.config < boot.config);
     pin_to_one_cpu(before.count() + boot.block as usize);
     let mut result = execution.boot(boot);
     if let Some(observation) = result.observation() {
         // The other side is not host noise.
         observation.facts.remove(&format!("{HOST_NOISE}others"));
-        let others = pair.iter().filter(|other| other.config() != boot.config());
-        let others: Vec<_> = others.map(|other| other.config().to_string()).collect();
+        let others = pair.iter().filter(|other| other.config != boot.config);
+        let others: Vec<_> = others.map(|other| other.config.to_string()).collect();
         observation
             .facts
             .insert("beside".to_owned(), others.join(" "));

@@ -142,7 +142,7 @@ impl Counters {
             windows = windows.and_then(|all| windows::kept(observation, all, boot.kept));
         }
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_boot = counted.entry((boot.config(), boot.replicate));
+        let of_boot = counted.entry((boot.config.clone(), boot.replicate));
         let of_boot = of_boot.or_insert_with(|| Ok(Vec::new()));
         match (of_boot, windows) {
             (Ok(all), Ok(windows)) => all.extend(windows),

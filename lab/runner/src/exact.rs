@@ -9,7 +9,7 @@ use crate::profiles::Profiler;
 use crate::run;
 use trapline_abi::OpSet;
 use trapline_gate::{baseline, Baseline, Comparison, Verdict};
-use trapline_model::{names, Clock, EnvironmentId, Request, EXACT_BOOTS};
+use trapline_model::{names, Clock, Config, EnvironmentId, Request, EXACT_BOOTS};
 use trapline_stats::{FailureKind, Summary, Value};
 use trapline_store::{Run, Store};
 
@@ -38,63 +38,61 @@ pub fn require_exact(environments: &[EnvironmentId]) -> Result<(), Failure> {
     ))
 }
 
-/// Measures `operations` in `environments`, completely, for `command` ([`Request::command`]).
+/// Measures `operations` in `configs`, completely, for `command` ([`Request::command`]).
 ///
 /// # Errors
-/// An environment cannot be measured ([`Status::Unmeasured`]), the store cannot be written, or the run
+/// A configuration cannot be measured ([`Status::Unmeasured`]), the store cannot be written, or the run
 /// is cancelled.
 pub fn measure(
     store: &mut Store,
     command: &str,
-    environments: &[EnvironmentId],
+    configs: &[Config],
     operations: OpSet,
     counters: Option<&Counters>,
     context: &RunContext<'_>,
 ) -> Result<Run, Failure> {
-    for id in environments {
-        if let Some(unavailable) = context.inventory.unavailable(*id) {
-            return Err(unmeasured(*id, &unavailable.to_string()));
+    for config in configs {
+        if let Some(unavailable) = context.inventory.unavailable(config.environment) {
+            return Err(unmeasured(config, &unavailable.to_string()));
         }
     }
     let options = BootOptions {
         counters,
         ..BootOptions::default()
     };
-    let configs = run::default_configs(environments);
     let request = Request {
         command: command.to_owned(),
-        ..run::exact_request(&configs, operations, context.inventory)
+        ..run::exact_request(configs, operations, context.inventory)
     };
     let run = run::perform(store, &request, context, &options)?;
     context.interrupt.check()?;
     match run.skips.first() {
-        Some((config, reason)) => Err(unmeasured(config.environment, reason)),
+        Some((config, reason)) => Err(unmeasured(config, reason)),
         None => Ok(run),
     }
 }
 
-fn unmeasured(id: EnvironmentId, reason: &str) -> Failure {
-    Failure::new(format!("{id} cannot be measured: {reason}"))
+fn unmeasured(config: &Config, reason: &str) -> Failure {
+    Failure::new(format!("{config} cannot be measured: {reason}"))
         .help("'trapline list' lists the environments that can")
         .status(Status::Unmeasured)
 }
 
-/// Checks that no operation failed, and that each of `environments` has a figure.
+/// Checks that no operation failed, and that each of `configs` has a figure.
 ///
 /// # Errors
-/// An operation failed; [`Status::Undetermined`] if two runs disagree, [`Status::Unmeasured`] if an environment skips all
+/// An operation failed; [`Status::Undetermined`] if two runs disagree, [`Status::Unmeasured`] if a configuration skips all
 /// operations.
-pub fn require_figures(summary: &Summary, environments: &[EnvironmentId]) -> Result<(), Failure> {
+pub fn require_figures(summary: &Summary, configs: &[Config]) -> Result<(), Failure> {
     let disagree = summary.has_failure(FailureKind::NotDeterministic);
     let mut failures = baseline::failures(summary)
         .filter(|(_, failure)| !disagree || failure.kind == FailureKind::NotDeterministic);
     let Some((cell, failure)) = failures.next() else {
-        return environments
-            .iter()
-            .try_for_each(|id| require_any(summary, *id));
+        let mut configs = configs.iter();
+        return configs.try_for_each(|config| require_any(summary, config));
     };
-    let (path, id) = (names::path(cell.op), cell.environment);
-    let failure = Failure::new(format!("{path} in {id}: {}", failure.reason));
+    let (path, config) = (names::path(cell.op), &cell.config);
+    let failure = Failure::new(format!("{path} in {config}: {}", failure.reason));
     Err(match disagree {
         true => failure.status(Status::Undetermined),
         false => failure,
@@ -102,9 +100,10 @@ pub fn require_figures(summary: &Summary, environments: &[EnvironmentId]) -> Res
 }
 
 /// # Errors
-/// `id` has no figure.
-fn require_any(summary: &Summary, id: EnvironmentId) -> Result<(), Failure> {
-    let mut cells = summary.cells.iter().filter(|cell| cell.environment == id);
+/// `config` has no figure.
+fn require_any(summary: &Summary, config: &Config) -> Result<(), Failure> {
+    let cells = summary.cells.iter();
+    let mut cells = cells.filter(|cell| cell.config == *config);
     let first = cells.clone().next();
     if cells.any(|cell| cell.value.figure().is_some()) {
         return Ok(());
@@ -113,7 +112,7 @@ fn require_any(summary: &Summary, id: EnvironmentId) -> Result<(), Failure> {
         Some((path, Value::Skip(reason))) => format!("{path} is skipped: {reason}"),
         _ => "nothing was measured".to_owned(),
     };
-    Err(Failure::new(format!("no figures of {id}: {reason}"))
+    Err(Failure::new(format!("no figures of {config}: {reason}"))
         .help("name operations that this environment has; 'trapline run' shows what it skips")
         .status(Status::Unmeasured))
 }
@@ -135,8 +134,8 @@ pub fn explain_changes(
         return Err(Failure::new("the baseline has no profiles")
             .help("'trapline baseline' makes one that has"));
     }
-    let environments = comparison.to_explain(baseline);
-    if environments.is_empty() {
+    let configs = comparison.to_explain(baseline);
+    if configs.is_empty() {
         return Ok(());
     }
     let profiler = Profiler {
@@ -145,7 +144,6 @@ pub fn explain_changes(
         lines: false,
         boots: EXACT_BOOTS,
     };
-    let configs = run::default_configs(&environments);
     let counted = profiler.profile(&configs, baseline.operations())?;
     comparison.explain(baseline, &counted.profiles);
     Ok(())

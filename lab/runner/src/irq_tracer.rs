@@ -77,7 +77,7 @@ impl IrqTracers {
 
     /// Adds the traced timestamps to `observation`, and how they were obtained or why not.
     pub fn annotate(&self, observation: &mut Observation, traced: Option<&TracedEnvironment>) {
-        let stamped = match (traced, self.paths.get(&observation.environment)) {
+        let stamped = match (traced, self.paths.get(&observation.config.environment)) {
             (Some(traced), _) => add_timestamps(observation, traced),
             (None, Some(Err(reason))) => Err(reason.clone()),
             (None, _) => return,

@@ -133,7 +133,7 @@ pub fn continue_run(
         context.events.handle(RunEvent::Expected(time));
     }
     plan.boots
-        .retain(|boot| !stored.contains(&(boot.config(), boot.replicate)));
+        .retain(|boot| !stored.contains(&(boot.config.clone(), boot.replicate)));
     let mut sink = StoreSink::new(store, number);
     boots::execute(&plan, context, options, &mut sink)?;
     finish(store, number, context)

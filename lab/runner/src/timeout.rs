@@ -15,7 +15,7 @@ const WALL: Duration = Duration::from_secs(180);
 
 /// Returns the default limit for `boot`.
 pub fn default_timeout(boot: &PlannedBoot) -> Duration {
-    let base = match boot.environment.clock() {
+    let base = match boot.config.environment.clock() {
         Clock::Wall => WALL,
         Clock::Insn | Clock::InsnVmx => EXACT,
     };
@@ -38,7 +38,7 @@ fn large_file(boot: &PlannedBoot) -> Duration {
 /// Limit for populating large regions.
 fn memory(boot: &PlannedBoot) -> Duration {
     let large = (boot.job.run & populate::large()).len() as u32 * boot.job.large_regions;
-    match boot.environment.clock().is_exact() {
+    match boot.config.environment.clock().is_exact() {
         true => EXACT * large.min(8),
         false => Duration::from_secs(20) * large,
     }
@@ -49,7 +49,7 @@ const INSN_PER_SECOND: u64 = 20_000_000;
 
 /// Limit for streams of frames and datagrams on an exact clock.
 fn streams(boot: &PlannedBoot) -> Duration {
-    match boot.environment.clock().is_exact() {
+    match boot.config.environment.clock().is_exact() {
         true => Duration::from_secs(frames(&boot.job) * INSN_PER_FRAME / INSN_PER_SECOND),
         false => Duration::ZERO,
     }
@@ -82,7 +82,7 @@ fn interrupts(boot: &PlannedBoot) -> Duration {
     let expiries = timers * u64::from(job.expiries);
     let all = expiries.saturating_mul(job.period);
     let idle = job.wait_mode == WaitMode::Halt && boot.conditions.loads.is_none();
-    match (boot.environment.clock().is_exact(), idle) {
+    match (boot.config.environment.clock().is_exact(), idle) {
         (false, _) => Duration::from_nanos(all.saturating_mul(2)),
         (true, true) => Duration::from_millis(expiries.saturating_mul(5)),
         (true, _) => Duration::from_secs(all / INSN_PER_SECOND),

@@ -49,7 +49,7 @@ fn assign_first<'a>(
     let mut reported = 0;
     for operation in first.iter().filter(|o| o.op.has_markers()) {
         let failed = |reason: &str| {
-            let (op, environment) = (names::path(operation.op), run.environment);
+            let (op, environment) = (names::path(operation.op), run.config.environment);
             Failure::new(format!("{op} failed in {environment}: {reason}"))
         };
         let mut batches = batches(&operation.outcome).map_err(failed)?;
@@ -73,7 +73,7 @@ fn assign_first<'a>(
         true => Ok(assigned),
         false => Err(Failure::new(format!(
             "{}: guest reported {reported} batches; plugin saw {}",
-            run.environment,
+            run.config.environment,
             match windows.len() {
                 0 => "no markers".to_owned(),
                 seen => format!("markers of {seen}"),
@@ -165,8 +165,7 @@ mod tests {
 
     fn run(operations: Vec<Operation>) -> Observation {
         Observation {
-            environment: EnvironmentId::SIM_KVM,
-            overrides: Default::default(),
+            config: EnvironmentId::SIM_KVM.into(),
             clock: EnvironmentId::SIM_KVM.clock(),
             replicate: 0,
             unit_per_tick: 1.0,

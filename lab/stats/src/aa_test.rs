@@ -25,8 +25,10 @@ pub struct AaTest {
 impl AaTest {
     /// Tests the configuration with an A/A control; `None` if no boot of `observations` is one.
     pub fn new(observations: &[Observation], settings: &Settings) -> Option<Self> {
-        let control = observations.iter().find(|boot| boot.overrides.is_control)?;
-        let mut config = control.config();
+        let control = observations
+            .iter()
+            .find(|boot| boot.config.overrides.is_control)?;
+        let mut config = control.config.clone();
         config.overrides.is_control = false;
         let comparison = Comparison {
             a: &boots_of(observations, &config),
@@ -72,7 +74,7 @@ mod tests {
         let ticks: Vec<u64> = (0..5).map(|number| ticks + number).collect();
         let outcome = measured(batches(&ticks, 1));
         let mut boot = boot(EnvironmentId::HOST, block, [(Op::Getpid, outcome)]);
-        boot.overrides.is_control = again;
+        boot.config.overrides.is_control = again;
         boot
     }
 
@@ -96,7 +98,7 @@ mod tests {
         assert!((0.003..0.03).contains(&share), "{share}");
         let no_control: Vec<_> = boots
             .into_iter()
-            .filter(|it| !it.overrides.is_control)
+            .filter(|it| !it.config.overrides.is_control)
             .collect();
         assert_eq!(AaTest::new(&no_control, &Settings::default()), None);
     }

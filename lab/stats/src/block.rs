@@ -5,17 +5,17 @@
 
 use crate::order::{median_interval, Interval};
 use crate::sorted::Sorted;
-use crate::{boots_in, outcomes, Summary};
+use crate::{boots_of, outcomes, Summary};
 use trapline_abi::block::Transfer;
 use trapline_abi::Op;
-use trapline_model::{Clock, EnvironmentId, Observation, Outcome, Sample};
+use trapline_model::{Clock, Config, Observation, Outcome, Sample};
 
-/// Requests of one operation of workload `block` in one environment. Times are in nanoseconds or
+/// Requests of one operation of workload `block` in one configuration. Times are in nanoseconds or
 /// instructions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requests {
-    /// The environment.
-    pub environment: EnvironmentId,
+    /// The configuration.
+    pub config: Config,
     /// The operation.
     pub op: Op,
     /// Clock of the figures.
@@ -59,11 +59,11 @@ pub fn summarise(observations: &[Observation], summary: &Summary) -> Vec<Request
     let measured = cells.filter_map(|cell| {
         let transfer = Transfer::from_op(cell.op)?;
         let figure = cell.value.figure()?;
-        let boots = boots(observations, cell.environment, cell.op);
-        of_boots(&boots, transfer, cell.environment, figure.boots)
+        let boots = boots(observations, &cell.config, cell.op);
+        of_boots(&boots, transfer, &cell.config, figure.boots)
     });
     let mut all: Vec<_> = measured.collect();
-    all.sort_by_key(|requests| (requests.op, requests.environment));
+    all.sort_by(|a, b| (a.op, &a.config).cmp(&(b.op, &b.config)));
     all
 }
 
@@ -73,8 +73,8 @@ struct Boot<'a> {
     requests: &'a [Sample],
 }
 
-fn boots(observations: &[Observation], environment: EnvironmentId, op: Op) -> Vec<Boot<'_>> {
-    let all = outcomes(boots_in(observations, environment), op);
+fn boots<'a>(observations: &'a [Observation], config: &'a Config, op: Op) -> Vec<Boot<'a>> {
+    let all = outcomes(boots_of(observations, config), op);
     all.filter_map(|(boot, outcome)| match outcome {
         Outcome::Measured { samples, .. } => Some(Boot {
             unit_per_tick: boot.unit_per_tick,
@@ -88,10 +88,10 @@ fn boots(observations: &[Observation], environment: EnvironmentId, op: Op) -> Ve
 fn of_boots(
     boots: &[Boot<'_>],
     transfer: Transfer,
-    environment: EnvironmentId,
+    config: &Config,
     agreed: usize,
 ) -> Option<Requests> {
-    let clock = environment.clock();
+    let clock = config.clock();
     // On an exact clock the other boots only confirm the first.
     let counted = match clock.is_exact() {
         true => boots.get(..1)?,
@@ -105,7 +105,7 @@ fn of_boots(
         false => median_interval(&rates),
     };
     Some(Requests {
-        environment,
+        config: config.clone(),
         op: transfer.op,
         clock,
         bytes: transfer.bytes,
@@ -152,6 +152,7 @@ fn busy(requests: &[Sample]) -> u64 {
 mod tests {
     use super::*;
     use trapline_model::testing::measured;
+    use trapline_model::EnvironmentId;
 
     fn request(start: u64, end: u64) -> Sample {
         Sample {

@@ -1,14 +1,14 @@
-//! Summary of one operation in one environment over its boots.
+//! Summary of one operation in one configuration over its boots.
 
 use crate::order::median_interval;
 use crate::sorted::Sorted;
 use crate::value::{self, Calibration, Work};
-use crate::{boots_in, exact, outcomes, BootOutcome, Cell, FailureKind, Figure, Flag, Idle, Value};
+use crate::{boots_of, exact, outcomes, BootOutcome, Cell, FailureKind, Figure, Flag, Idle, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Unit, Workload};
 use trapline_model::observed::HOST_NOISE;
-use trapline_model::{Clock, EnvironmentId, Observation, Outcome, Sample};
+use trapline_model::{Clock, Config, EnvironmentId, Observation, Outcome, Sample};
 
 /// Shortest host interval, in nanoseconds, against which a guest's clock is checked.
 const LEAST_ELAPSED_NS: u64 = 5_000_000;
@@ -30,17 +30,17 @@ pub struct ComparableCell {
 }
 
 impl ComparableCell {
-    /// Summarises `op` in `environment`; `None` if no boot has an outcome.
-    pub fn new(observations: &[Observation], environment: EnvironmentId, op: Op) -> Option<Self> {
-        let mut all: Vec<_> = outcomes(boots_in(observations, environment), op).collect();
+    /// Summarises `op` in `config`; `None` if no boot has an outcome.
+    pub fn new(observations: &[Observation], config: &Config, op: Op) -> Option<Self> {
+        let mut all: Vec<_> = outcomes(boots_of(observations, config), op).collect();
         if all.is_empty() {
             return None;
         }
         all.sort_by_key(|(boot, _)| boot.replicate);
-        let clock = environment.clock();
+        let clock = config.clock();
         let mut comparable = Self {
             cell: Cell {
-                environment,
+                config: config.clone(),
                 op,
                 clock,
                 unit: value::unit(op, clock),
@@ -274,7 +274,7 @@ fn flags(
     [
         below_resolution(cell, estimate, boots),
         // A process of the host has the host's clock.
-        clocks_disagree(boots).filter(|_| cell.environment != EnvironmentId::HOST),
+        clocks_disagree(boots).filter(|_| cell.config.environment != EnvironmentId::HOST),
         unproved.then_some(Flag::Unproved),
         host_noise(all),
         boots_lost(boots, all),

@@ -12,7 +12,7 @@ use crate::verdict::{
 use crate::{Cell, Failure, Value};
 use thiserror::Error;
 use trapline_abi::Op;
-use trapline_model::{Clock, Config, EnvironmentId, Observation};
+use trapline_model::{Clock, Config, Observation};
 
 /// The boots of two configurations.
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +27,7 @@ pub struct Comparison<'a> {
 
 /// Returns the boots of one configuration.
 pub fn boots_of(observations: &[Observation], config: &Config) -> Vec<Observation> {
-    let all = observations.iter();
-    all.filter(|boot| boot.config() == *config)
-        .cloned()
-        .collect()
+    crate::boots_of(observations, config).cloned().collect()
 }
 
 /// One operation of a comparison.
@@ -38,11 +35,9 @@ pub fn boots_of(observations: &[Observation], config: &Config) -> Vec<Observatio
 pub struct Row {
     /// The operation.
     pub op: Op,
-    /// Baseline and candidate.
-    pub configs: [Config; 2],
-    /// Cell of the baseline.
+    /// Cell of the baseline, in its configuration.
     pub a: Cell,
-    /// Cell of the candidate.
+    /// Cell of the candidate, in its configuration.
     pub b: Cell,
     /// The verdict with its tests, or the reason for its absence.
     pub outcome: Result<Assessment, NotComparable>,
@@ -143,11 +138,9 @@ impl Comparison<'_> {
     }
 
     fn pair(&self, op: Op) -> Option<Pair> {
-        let cell = |boots| ComparableCell::new(boots, environment(boots)?, op);
+        let cell = |boots: &[_]| ComparableCell::new(boots, config(boots)?, op);
         let (a, b) = (cell(self.a)?, cell(self.b)?);
-        let config = |boots: &[Observation]| boots.first().map(Observation::config);
         Some(Pair {
-            configs: [config(self.a)?, config(self.b)?],
             input: require_comparable(&a, &b).map(|()| self.input(op)),
             a: a.cell,
             b: b.cell,
@@ -156,7 +149,7 @@ impl Comparison<'_> {
 
     fn input(&self, op: Op) -> TestInput {
         TestInput {
-            clock: environment(self.a).map_or(Clock::Wall, EnvironmentId::clock),
+            clock: config(self.a).map_or(Clock::Wall, Config::clock),
             design: self.design,
             a: boot_values(self.a, op),
             b: boot_values(self.b, op),
@@ -166,7 +159,6 @@ impl Comparison<'_> {
 
 /// A row before its test.
 struct Pair {
-    configs: [Config; 2],
     a: Cell,
     b: Cell,
     input: Result<TestInput, NotComparable>,
@@ -176,7 +168,6 @@ impl Pair {
     fn into_row(self, test: impl FnOnce(Op) -> Result<Assessment, NotComparable>) -> Row {
         Row {
             op: self.a.op,
-            configs: self.configs,
             outcome: self.input.and_then(|_| test(self.a.op)),
             a: self.a,
             b: self.b,
@@ -184,9 +175,9 @@ impl Pair {
     }
 }
 
-/// Returns the environment of a configuration's boots.
-fn environment(boots: &[Observation]) -> Option<EnvironmentId> {
-    boots.first().map(|boot| boot.environment)
+/// Returns the configuration of boots of one.
+fn config(boots: &[Observation]) -> Option<&Config> {
+    boots.first().map(|boot| &boot.config)
 }
 
 /// Checks that both sides did equal work above resolution.
@@ -221,7 +212,7 @@ mod tests {
     use super::*;
     use crate::verdict::Verdict;
     use trapline_model::testing::{batch, batches, boot, measured, CHECKSUM};
-    use trapline_model::Outcome;
+    use trapline_model::{EnvironmentId, Outcome};
 
     /// Returns five batches of 1,000 operations of about so many ticks.
     fn outcome(ticks: u64) -> Outcome {

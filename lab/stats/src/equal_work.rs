@@ -4,24 +4,37 @@ use crate::cell::ComparableCell;
 use crate::paired::paired_ratio;
 use crate::value::{self, Work};
 use crate::{FailureKind, Figure, Flag, Ratio, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Op, Workload};
-use trapline_model::{Clock, EnvironmentId};
+use trapline_model::{Config, Overrides};
 
-/// Environments by checksum of the same work.
-type Checksums = BTreeMap<u64, Vec<EnvironmentId>>;
+/// Configurations by checksum of the same work.
+type Checksums = BTreeMap<u64, Vec<Config>>;
 
 /// Turns cells into failures whose checksum differs from that of most environments that did the same
-/// amount of work, on either clock. Without a majority all of them fail.
+/// amount of work with the same settings, on either clock. Without a majority all of them fail.
 pub fn require_equal_work(cells: &mut [ComparableCell]) {
+    let settings = cells.iter().map(|one| &one.cell.config.overrides);
+    let settings: BTreeSet<Overrides> = settings.cloned().collect();
+    for settings in &settings {
+        let of_settings = |one: &&mut ComparableCell| {
+            let Config {
+                environment,
+                overrides,
+            } = &one.cell.config;
+            settings.supported_by(*environment) == *overrides
+        };
+        require_equal_checksums(cells.iter_mut().filter(of_settings).collect());
+    }
+}
+
+fn require_equal_checksums(cells: Vec<&mut ComparableCell>) {
     let mut groups: BTreeMap<(Op, Work), Checksums> = BTreeMap::new();
     for one in cells.iter().filter(|one| value::is_checked(one.cell.op)) {
         if let Some((work, check)) = one.proof {
             let checksums = groups.entry((one.cell.op, work)).or_default();
-            checksums
-                .entry(check)
-                .or_default()
-                .push(one.cell.environment);
+            let configs = checksums.entry(check).or_default();
+            configs.push(one.cell.config.clone());
         }
     }
     groups.retain(|_, checksums| checksums.len() > 1);
@@ -38,10 +51,12 @@ pub fn require_equal_work(cells: &mut [ComparableCell]) {
     }
 }
 
-/// Returns the checksum that more environments have than any other.
+/// Returns the checksum that more configurations have than any other.
 fn majority(checksums: &Checksums) -> Option<u64> {
     let most = checksums.values().map(Vec::len).max()?;
-    let mut best = checksums.iter().filter(|(_, ids)| ids.len() == most);
+    let mut best = checksums
+        .iter()
+        .filter(|(_, configs)| configs.len() == most);
     let (check, _) = best.next()?;
     best.next().is_none().then_some(*check)
 }
@@ -49,8 +64,8 @@ fn majority(checksums: &Checksums) -> Option<u64> {
 fn describe(checksums: &Checksums) -> String {
     let groups: Vec<String> = checksums
         .iter()
-        .map(|(check, ids)| {
-            let names: Vec<&str> = ids.iter().map(|id| id.name()).collect();
+        .map(|(check, configs)| {
+            let names: Vec<String> = configs.iter().map(Config::to_string).collect();
             format!("{check:#x} in {}", names.join(", "))
         })
         .collect();
@@ -59,15 +74,16 @@ fn describe(checksums: &Checksums) -> String {
 
 /// Adds the ratio to the bare row, and the flags that concern it, to every figure.
 pub fn add_bare_ratios(cells: &mut [ComparableCell]) {
-    let is_bare =
-        |one: &&ComparableCell| one.cell.environment.is_bare() && one.cell.value.figure().is_some();
-    let bare: BTreeMap<(Op, Clock), ComparableCell> = cells
+    let is_bare = |one: &&ComparableCell| {
+        one.cell.config.environment.is_bare() && one.cell.value.figure().is_some()
+    };
+    let bare: BTreeMap<(Op, Config), ComparableCell> = cells
         .iter()
         .filter(is_bare)
-        .map(|one| ((one.cell.op, one.cell.clock), one.clone()))
+        .map(|one| ((one.cell.op, one.cell.config.clone()), one.clone()))
         .collect();
     for one in cells {
-        if let Some(bare) = bare.get(&(one.cell.op, one.cell.clock)) {
+        if let Some(bare) = bare.get(&(one.cell.op, one.cell.config.bare())) {
             add_ratio(one, bare);
         }
     }
@@ -92,7 +108,7 @@ fn ratio(one: &ComparableCell, bare: &ComparableCell) -> Option<Ratio> {
             .map(|figure| figure.estimate)
     };
     let quotient = resolved(one)? / resolved(bare)?;
-    if one.cell.clock.is_exact() || one.cell.environment.is_bare() {
+    if one.cell.clock.is_exact() || one.cell.config.environment.is_bare() {
         return Some(Ratio {
             estimate: quotient,
             interval: None,
@@ -117,7 +133,7 @@ fn other_size(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> {
 /// Returns the difference in mechanism between the image, which runs its application in the kernel, and
 /// the agent, a process of Linux.
 fn other_mechanism(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> {
-    let (here, bare) = (one.cell.environment, bare.cell.environment);
+    let (here, bare) = (one.cell.config.environment, bare.cell.config.environment);
     let text = match one.cell.op {
         _ if here.has_processes() == bare.has_processes() => return None,
         Op::Getpid => "getpid is a function call in the image, a system call in Linux",

@@ -35,27 +35,27 @@ use cell::ComparableCell;
 use order::Interval;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::Op;
-use trapline_model::{Clock, EnvironmentId, Observation, Outcome};
+use trapline_model::{Clock, Config, Observation, Outcome};
 use value::Work;
 
 /// Figures of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Cells of all operations with an outcome: operations in table order, within them environments.
+    /// Cells of all operations with an outcome: operations in table order, within them configurations.
     pub cells: Vec<Cell>,
-    /// Boot stages of each environment.
+    /// Boot stages of each configuration.
     pub timelines: Vec<BootTimeline>,
-    /// Facts of each environment's first boot.
-    pub facts: BTreeMap<EnvironmentId, BTreeMap<String, String>>,
+    /// Facts of each configuration's first boot.
+    pub facts: BTreeMap<Config, BTreeMap<String, String>>,
     /// Problems that did not end a boot, with the number of boots that had them.
-    pub problems: BTreeMap<(EnvironmentId, String), usize>,
+    pub problems: BTreeMap<(Config, String), usize>,
 }
 
-/// One operation in one environment.
+/// One operation in one configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// The environment.
-    pub environment: EnvironmentId,
+    /// The configuration.
+    pub config: Config,
     /// The operation.
     pub op: Op,
     /// Clock of the figures.
@@ -71,7 +71,7 @@ pub struct Cell {
 pub enum Value {
     /// A figure.
     Measured(Box<Figure>),
-    /// The operation cannot be measured in this environment, with the reason.
+    /// The operation cannot be measured in this configuration, with the reason.
     Skip(String),
     /// The measurement failed.
     Failed(Failure),
@@ -265,10 +265,11 @@ impl Summary {
 
 /// Returns the figures of `observations`.
 pub fn summarise(observations: &[Observation]) -> Summary {
+    let configs: BTreeSet<&Config> = observations.iter().map(|boot| &boot.config).collect();
     let mut cells: Vec<ComparableCell> = Vec::new();
     for op in Op::ALL {
-        for environment in EnvironmentId::all() {
-            cells.extend(ComparableCell::new(observations, environment, op));
+        for config in &configs {
+            cells.extend(ComparableCell::new(observations, config, op));
         }
     }
     equal_work::require_equal_work(&mut cells);
@@ -295,32 +296,33 @@ pub(crate) fn outcomes<'a>(
     })
 }
 
-/// Returns the boots of `environment`.
-pub(crate) fn boots_in(
-    observations: &[Observation],
-    environment: EnvironmentId,
-) -> impl Iterator<Item = &Observation> {
-    let boots = observations.iter();
-    boots.filter(move |boot| boot.environment == environment)
+/// Returns the boots of `config`.
+pub(crate) fn boots_of<'a>(
+    observations: &'a [Observation],
+    config: &'a Config,
+) -> impl Iterator<Item = &'a Observation> {
+    observations
+        .iter()
+        .filter(move |boot| boot.config == *config)
 }
 
-/// Returns the facts of each environment's first boot.
-fn facts(observations: &[Observation]) -> BTreeMap<EnvironmentId, BTreeMap<String, String>> {
+/// Returns the facts of each configuration's first boot.
+fn facts(observations: &[Observation]) -> BTreeMap<Config, BTreeMap<String, String>> {
     let mut facts = BTreeMap::new();
     for boot in observations {
         facts
-            .entry(boot.environment)
+            .entry(boot.config.clone())
             .or_insert_with(|| boot.facts.clone());
     }
     facts
 }
 
-fn problems(observations: &[Observation]) -> BTreeMap<(EnvironmentId, String), usize> {
+fn problems(observations: &[Observation]) -> BTreeMap<(Config, String), usize> {
     let mut problems = BTreeMap::new();
     for boot in observations {
         let distinct: BTreeSet<&String> = boot.problems.iter().collect();
         for problem in distinct {
-            let key = (boot.environment, problem.clone());
+            let key = (boot.config.clone(), problem.clone());
             *problems.entry(key).or_default() += 1;
         }
     }

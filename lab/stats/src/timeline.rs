@@ -2,17 +2,17 @@
 //!
 //! A stage without a timestamp leaves a gap. The time across gaps is reported as unexplained.
 
-use crate::boots_in;
+use crate::boots_of;
 use crate::sorted::Sorted;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Counter, Stage};
-use trapline_model::{Clock, EnvironmentId, Launch, Observation, Timeline};
+use trapline_model::{Clock, Config, Launch, Observation, Timeline};
 
-/// The stages of an environment's boot: medians over launches, on an exact clock means.
+/// The stages of a configuration's boot: medians over launches, on an exact clock means.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BootTimeline {
-    /// The environment.
-    pub environment: EnvironmentId,
+    /// The configuration.
+    pub config: Config,
     /// Clock of the figures.
     pub clock: Clock,
     /// Number of launches.
@@ -42,16 +42,18 @@ pub struct StageTime {
     pub min: f64,
 }
 
-/// Returns the timelines of all environments with an observed launch.
+/// Returns the timelines of all configurations with an observed launch.
 pub fn timelines(observations: &[Observation]) -> Vec<BootTimeline> {
-    EnvironmentId::all()
-        .filter_map(|environment| timeline(observations, environment))
+    let configs: BTreeSet<&Config> = observations.iter().map(|boot| &boot.config).collect();
+    let timelines = configs.into_iter();
+    timelines
+        .filter_map(|config| timeline(observations, config))
         .collect()
 }
 
-fn timeline(observations: &[Observation], environment: EnvironmentId) -> Option<BootTimeline> {
-    let clock = environment.clock();
-    let boots: Vec<_> = boots_in(observations, environment)
+fn timeline(observations: &[Observation], config: &Config) -> Option<BootTimeline> {
+    let clock = config.clock();
+    let boots: Vec<_> = boots_of(observations, config)
         // On an exact clock the other boots repeat the first.
         .filter(|boot| !clock.is_exact() || boot.replicate == 0)
         .collect();
@@ -62,7 +64,7 @@ fn timeline(observations: &[Observation], environment: EnvironmentId) -> Option<
         .iter()
         .filter_map(|boot| boot.launches.iter().filter_map(memory_of).min());
     Some(BootTimeline {
-        environment,
+        config: config.clone(),
         clock,
         launches: timelines.len(),
         stages: stages(&timelines, clock),
@@ -155,6 +157,7 @@ fn figure(values: impl Iterator<Item = f64>, clock: Clock) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trapline_model::EnvironmentId;
 
     fn boot(environment: EnvironmentId, launches: &[&[(Stage, u64)]]) -> Observation {
         let launches = launches.iter().map(|stages| Launch {

@@ -271,7 +271,7 @@ fn stages_with_timestamps_add_up_and_others_are_listed() {
             .collect::<Vec<_>>()
     };
     use Point::{Done, Due, Entered, Marked, Resumed, Woke};
-    assert_eq!(summary[0].environment, EnvironmentId::HOST);
+    assert_eq!(summary[0].config, EnvironmentId::HOST.into());
     assert_eq!(
         of(0),
         [

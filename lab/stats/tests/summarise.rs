@@ -47,7 +47,7 @@ fn boots(environment: EnvironmentId, op: Op, ticks: &[&[u64]]) -> Vec<Observatio
 }
 
 fn cell(summary: &Summary, environment: EnvironmentId, op: Op) -> &Cell {
-    let found = |cell: &&Cell| cell.environment == environment && cell.op == op;
+    let found = |cell: &&Cell| cell.config == environment.into() && cell.op == op;
     summary.cells.iter().find(found).expect("no such cell")
 }
 
@@ -408,7 +408,7 @@ fn problems_are_counted_by_boots() {
         observation.problems = vec!["a damaged frame".into(), "a damaged frame".into()];
     }
     let summary = summarise(&seen);
-    let key = (KVM, "a damaged frame".to_owned());
+    let key = (KVM.into(), "a damaged frame".to_owned());
     assert_eq!(summary.problems, BTreeMap::from([(key, 2)]));
 }
 

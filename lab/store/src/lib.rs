@@ -485,7 +485,7 @@ mod tests {
             assert_eq!(changed, Ok(1));
         }
         let observations = store.load(run).unwrap().observations;
-        let [first, second] = [0, 1].map(|boot| observations[boot].environment);
+        let [first, second] = [0, 1].map(|boot| observations[boot].config.environment);
         assert_eq!([first.name(), second.name()], ["sim/filtered", "sim/early"]);
         assert!(second < first, "columns are in the order of boots");
     }

@@ -106,10 +106,8 @@ fn observations(connection: &Connection, run: RunId) -> Result<Vec<Observation>,
     let sql = "SELECT * FROM boots WHERE run = ?1 ORDER BY id";
     collect(connection, sql, run.0, |row| {
         let boot: i64 = row.get("id")?;
-        let config = config(row)?;
         Ok(Observation {
-            environment: config.environment,
-            overrides: config.overrides,
+            config: config(row)?,
             clock: clock(row.get("clock")?)?,
             replicate: row.get("replicate")?,
             unit_per_tick: row.get("unit_per_tick")?,

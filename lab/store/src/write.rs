@@ -84,7 +84,7 @@ pub fn add_observation(
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         params![
             run.0,
-            seen.environment.name(),
+            seen.config.environment.name(),
             seen.clock.name(),
             seen.replicate,
             seen.unit_per_tick,
@@ -93,7 +93,7 @@ pub fn add_observation(
         ],
     )?;
     let boot = transaction.last_insert_rowid();
-    settings::write(&transaction, "boots", boot, &seen.overrides)?;
+    settings::write(&transaction, "boots", boot, &seen.config.overrides)?;
     for operation in &seen.operations {
         add_operation(&transaction, boot, operation)?;
     }

@@ -43,7 +43,7 @@ fn load(store: &mut Store) -> [Run; 2] {
 }
 
 fn configs(run: &Run) -> Vec<String> {
-    let configs = run.observations.iter().map(Observation::config);
+    let configs = run.observations.iter().map(|boot| boot.config.clone());
     configs.map(|config: Config| config.to_string()).collect()
 }
 
@@ -64,7 +64,6 @@ fn measured(samples: Vec<Sample>, interrupts: Vec<Interrupt>) -> Outcome {
 fn boot<const N: usize>(config: &str, replicate: u32, outcomes: [(Op, Outcome); N]) -> Observation {
     let config: Config = config.parse().unwrap();
     Observation {
-        overrides: config.overrides,
         unit_per_tick: 0.5,
         launches: vec![Launch {
             timeline: BTreeMap::from([(Stage::Exec, 0), (Stage::GuestMain, 7)]),
@@ -73,7 +72,7 @@ fn boot<const N: usize>(config: &str, replicate: u32, outcomes: [(Op, Outcome); 
         facts: BTreeMap::from([("scheduler".to_owned(), "credit2".to_owned())]),
         log: "a log".to_owned(),
         problems: vec!["a damaged frame".to_owned()],
-        ..trapline_model::testing::boot(config.environment, replicate, outcomes)
+        ..trapline_model::testing::boot(config, replicate, outcomes)
     }
 }
 

@@ -103,8 +103,10 @@ prop_compose! {
         problems in vec(any::<String>(), 0..3),
     ) -> Observation {
         Observation {
-            environment,
-            overrides: overrides.parse().unwrap(),
+            config: Config {
+                environment,
+                overrides: overrides.parse().unwrap(),
+            },
             clock,
             replicate,
             unit_per_tick,

@@ -261,7 +261,7 @@ fn an_unknown_run_is_refused() {
         store.load(none).unwrap_err(),
         store.finish_run(none).unwrap_err(),
         store.add_observation(none, &boot).unwrap_err(),
-        store.add_skip(none, &boot.config(), "").unwrap_err(),
+        store.add_skip(none, &boot.config, "").unwrap_err(),
     ] {
         assert!(matches!(error.problem, Problem::NoSuchRun(3)), "{error:?}");
     }

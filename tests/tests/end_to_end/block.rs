@@ -2,7 +2,7 @@
 //! and environments without a disk.
 
 use serde_json::Value;
-use trapline_tests::run::{CommandOutput, Place};
+use trapline_tests::run::{assert_fits_80_columns, CommandOutput, Place};
 use trapline_tests::{has_qemu, skip};
 
 fn block(place: &Place, words: &str) -> CommandOutput {
@@ -52,8 +52,7 @@ fn every_file_request_is_reported_and_stored() {
     let shown = place.run(&["show", "--store", place.store().to_str().unwrap()]);
     let text = &shown.stdout;
     assert!(text.contains("Requests to a disk, wall clock"), "{text}");
-    let wide = |line: &&str| line.chars().count() > 80;
-    assert_eq!(text.lines().find(wide), None, "{text}");
+    assert_fits_80_columns(text);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use trapline_abi::Op;
 use trapline_model::EnvironmentId;
-use trapline_tests::run::Place;
+use trapline_tests::run::{assert_fits_80_columns, Place};
 
 #[test]
 fn mistyped_name_suggests_the_nearest() {
@@ -95,9 +95,7 @@ fn piped_text_is_plain_and_fits_80_columns() {
         let result = place.run(words);
         assert_eq!(result.status, Some(0), "{words:?}: {}", result.stderr);
         assert!(!result.stdout.contains('\x1b'), "{words:?} colours a pipe");
-        for line in result.stdout.lines() {
-            assert!(line.chars().count() <= 80, "{words:?}: too wide: {line}");
-        }
+        assert_fits_80_columns(&result.stdout);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::report::{assert_accessible, open_page};
 use rusqlite::Connection;
 use serde_json::{json, Value};
 use trapline_tests::browser::has_browser;
-use trapline_tests::run::{CommandOutput, Place};
+use trapline_tests::run::{assert_fits_80_columns, CommandOutput, Place};
 use trapline_tests::{has_qemu, slow_image};
 
 fn compare(place: &Place, words: &str) -> CommandOutput {
@@ -224,9 +224,7 @@ fn comparison_fits_80_columns() {
         result.stdout
     );
     assert!(result.stdout.contains("a false alarm"), "{}", result.stdout);
-    for line in result.stdout.lines() {
-        assert!(line.chars().count() <= 80, "{line}");
-    }
+    assert_fits_80_columns(&result.stdout);
 }
 
 #[test]

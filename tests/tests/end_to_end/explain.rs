@@ -254,9 +254,9 @@ fn two_settings_of_one_environment_are_compared() {
     }
     assert_eq!(result.status, Some(0), "{}", result.stderr);
     let json: Value = serde_json::from_str(&result.stdout).expect("JSON object");
-    for (side, variant) in [("before", "paging=shadow"), ("after", "")] {
+    for (side, settings) in [("before", "paging=shadow"), ("after", "")] {
         assert_eq!(json[side]["environment"], "sim/kvm");
-        assert_eq!(json[side]["variant"], variant);
+        assert_eq!(json[side]["settings"], settings);
         assert_adds_up(&json[side]);
     }
     let changes = json["changes"].as_array().expect("list");

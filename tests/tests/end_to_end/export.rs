@@ -108,7 +108,7 @@ fn every_stored_sample_is_exported() {
     let csv = read("a.csv");
     assert_eq!(csv.lines().count(), 1 + samples);
     assert!(
-        csv.starts_with("run,environment,variant,boot,clock,"),
+        csv.starts_with("run,environment,settings,boot,clock,"),
         "{csv}"
     );
     let json = read("a.json");

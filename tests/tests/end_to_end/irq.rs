@@ -2,7 +2,7 @@
 
 use trapline_tests::has_qemu;
 use trapline_tests::measurements::cells;
-use trapline_tests::run::{CommandOutput, Place};
+use trapline_tests::run::{assert_fits_80_columns, CommandOutput, Place};
 
 mod host;
 mod simulated;
@@ -68,9 +68,7 @@ fn scheduling_options_belong_to_irq() {
 fn help_fits_80_columns_and_lists_exit_statuses() {
     let help = Place::new().run(&["irq", "--help"]);
     assert_eq!(help.status, Some(0), "{}", help.stderr);
-    for line in help.stdout.lines() {
-        assert!(line.chars().count() <= 80, "too wide: {line}");
-    }
+    assert_fits_80_columns(&help.stdout);
     for status in ["4    with --require", "5    with --require"] {
         assert!(help.stdout.contains(status), "{}", help.stdout);
     }

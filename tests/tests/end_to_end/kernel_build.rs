@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::time::Duration;
 use trapline_tests::processes::{naming, signal, wait_until};
-use trapline_tests::run::{CommandOutput, Place};
+use trapline_tests::run::{assert_fits_80_columns, CommandOutput, Place};
 use trapline_tests::skip;
 
 const FEATURE: &str = "building a kernel";
@@ -102,9 +102,7 @@ fn repeated_host_builds_have_the_same_proof() {
     assert_eq!(json["facts"]["build-size"], "mini");
     let table = kernel_build(&place, &words.replace("--boots 2", "--boots 1"));
     assert!(table.stdout.contains("\n host  "), "{}", table.stdout);
-    for line in table.stdout.lines() {
-        assert!(line.chars().count() <= 80, "too wide: {line}");
-    }
+    assert_fits_80_columns(&table.stdout);
 }
 
 /// Returns clocks and proof of each stored build.

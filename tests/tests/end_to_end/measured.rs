@@ -6,7 +6,7 @@ use trapline_model::request::usual_operations;
 use trapline_model::EnvironmentId;
 use trapline_tests::has_qemu;
 use trapline_tests::measurements::{assert_measured, cell, cells, estimate, facts, fastest};
-use trapline_tests::run::{has, Place};
+use trapline_tests::run::{assert_fits_80_columns, has, Place};
 
 /// Environments of a default plan times operations of its workloads.
 fn cell_count() -> usize {
@@ -218,9 +218,7 @@ fn first_run(format: &str) -> String {
 #[test]
 fn tables_fit_80_columns_and_name_every_operation() {
     let table = first_run("table");
-    for line in table.lines() {
-        assert!(line.chars().count() <= 80, "too wide: {line}");
-    }
+    assert_fits_80_columns(&table);
     for name in [
         "getpid",
         "triad",

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use trapline_tests::measurements::{cell, cells, estimate, fastest, functions, total_insn};
-use trapline_tests::run::{CommandOutput, Place};
+use trapline_tests::run::{assert_fits_80_columns, CommandOutput, Place};
 use trapline_tests::{has_kvm, has_qemu, skip};
 
 fn populate(place: &Place, words: &str) -> CommandOutput {
@@ -31,9 +31,7 @@ fn invalid_options_are_rejected_and_help_fits_80_columns() {
     }
     let help = place.run(&["populate", "--help"]);
     assert_eq!(help.status, Some(0), "{}", help.stderr);
-    for line in help.stdout.lines() {
-        assert!(line.chars().count() <= 80, "too wide: {line}");
-    }
+    assert_fits_80_columns(&help.stdout);
 }
 
 #[test]
@@ -63,9 +61,7 @@ fn populating_a_process_is_measured_and_stored() {
         "{}",
         shown.stdout
     );
-    for line in shown.stdout.lines() {
-        assert!(line.chars().count() <= 80, "too wide: {line}");
-    }
+    assert_fits_80_columns(&shown.stdout);
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub fn compare(args: &CompareArgs) -> Result<Status, Failure> {
             ))
         }
     };
-    outcome::print(&[compared.versus.document()], args.format)?;
+    outcome::print(&compared.versus.document(), args.format)?;
     if let Some(page) = page {
         page.write(&compared)?;
     }
@@ -102,13 +102,13 @@ fn measure(args: &CompareArgs, a: &Config, b: &Config) -> Result<Compared, Failu
     let [of_a, of_b] = [a, b].map(|config| boots_of(&run.observations, config));
     remarks.extend(remarks::differing_facts(&of_a, &of_b));
     if options.is_expired() {
-        let blocks = run.observations.iter().filter(|seen| seen.config() == *a);
+        let blocks = run.observations.iter().filter(|seen| seen.config == *a);
         remarks.push(format!(
             "The time was over after {} blocks (--budget).",
             blocks.count()
         ));
     }
-    let status = outcome::status_of(&outcome::reports_of_all(&run));
+    let status = outcome::status(&outcome::report_of_all(&run).summary);
     let versus = CompareReport {
         version: run.info.version,
         facts: run.info.facts,

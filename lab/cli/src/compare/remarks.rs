@@ -43,11 +43,11 @@ pub fn differing_facts(a: &[Observation], b: &[Observation]) -> Vec<String> {
     let (Some(first), Some(second)) = (a.first(), b.first()) else {
         return Vec::new();
     };
-    let is_same = first.environment == second.environment;
+    let is_same = first.config.environment == second.config.environment;
     let of =
-        |seen: &Observation| BTreeMap::from([(first.environment, facts::relevant(&seen.facts))]);
+        |seen: &Observation| BTreeMap::from([(first.config.clone(), facts::relevant(&seen.facts))]);
     let (old, new) = (of(first), of(second));
-    let causes = facts::causes(|id| old.get(&id), &new);
+    let causes = facts::causes(|config| old.get(config), &new);
     let known = causes.iter().filter_map(|cause| {
         let both = cause.old.as_ref().zip(cause.new.as_ref());
         let (old, new) = both.filter(|_| is_same || cause.fact.around)?;

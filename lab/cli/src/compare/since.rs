@@ -105,8 +105,8 @@ fn sentence(rows: &[Row], earlier: &RunInfo) -> Option<Change> {
         (all, 0) => Some(Change::None(format!("Unchanged {since}: {all} figures"))),
         (all, count) => {
             let named = changed.iter().take(MOST_NAMED).map(|(row, it)| {
-                let (id, op) = (row.b.environment, names::path(row.op));
-                format!("{id} {op} {}", change(it.effect))
+                let (config, op) = (&row.b.config, names::path(row.op));
+                format!("{config} {op} {}", change(it.effect))
             });
             let mut named: Vec<String> = named.collect();
             if count > MOST_NAMED {
@@ -162,7 +162,7 @@ mod tests {
     fn row(op: Op, effect: f64, verdict: Verdict) -> Row {
         let id = EnvironmentId::SIM_KVM;
         let cell = Cell {
-            environment: id,
+            config: id.into(),
             op,
             clock: id.clock(),
             unit: "insn",
@@ -174,7 +174,6 @@ mod tests {
         };
         Row {
             op,
-            configs: [id.into(), id.into()],
             a: cell.clone(),
             b: cell,
             outcome: Ok(assessment),

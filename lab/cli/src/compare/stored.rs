@@ -5,7 +5,7 @@ use super::{same_clock, settings, Compared};
 use crate::args::{CompareArgs, Side};
 use crate::store_path::store_path;
 use std::collections::BTreeSet;
-use trapline_model::{Config, Observation};
+use trapline_model::Config;
 use trapline_report::compare::CompareReport;
 use trapline_runner::{Failure, Status};
 use trapline_stats::compare::{boots_of, compare_all, Comparison, Row};
@@ -110,8 +110,9 @@ fn pairs(args: &CompareArgs, a: &Run, b: &Run) -> Result<Vec<(Config, Config)>, 
 }
 
 fn configs(run: &Run) -> BTreeSet<Config> {
-    let all = run.observations.iter().map(Observation::config);
-    all.filter(|config| !config.overrides.is_control).collect()
+    let all = run.observations.iter().map(|seen| &seen.config);
+    let all = all.filter(|config| !config.overrides.is_control);
+    all.cloned().collect()
 }
 
 fn require_stored(run: &Run, config: &Config) -> Result<(), Failure> {

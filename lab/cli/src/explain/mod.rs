@@ -255,7 +255,7 @@ fn page<'a>(counted: &'a ProfiledRun, op: Op, configs: &[Config]) -> Result<Page
 
 fn unmeasured(counted: &ProfiledRun, op: Op, config: &Config) -> Failure {
     let mut runs = counted.observations.iter();
-    let run = runs.find(|run| run.config() == *config);
+    let run = runs.find(|run| run.config == *config);
     let mut operations = run.iter().flat_map(|run| &run.operations);
     let outcome = operations.find(|o| o.op == op).map(|o| &o.outcome);
     let reason = match outcome {

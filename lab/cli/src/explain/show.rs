@@ -66,7 +66,7 @@ fn profile(op: Op, explained: &Explained<'_>) -> Value {
     let mut value = breakdown(profile);
     value["trapline"] = json!(env!("CARGO_PKG_VERSION"));
     value["environment"] = json!(explained.config.environment.name());
-    value["variant"] = json!(explained.config.overrides.to_string());
+    value["settings"] = json!(explained.config.overrides.to_string());
     value["operation"] = json!(names::path(op));
     value["operations"] = json!(profile.operations);
     if !profile.stages.is_empty() {

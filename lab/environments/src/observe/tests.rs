@@ -3,6 +3,7 @@ use expect_test::expect;
 use trapline_abi::frame::{encode, MAX_FRAME};
 use trapline_abi::interrupt::{pack, MAX_PACKED};
 use trapline_abi::{Job, Record};
+use trapline_model::EnvironmentId;
 use trapline_protocol::{GuestDecoder, Hello, Lateness, NoProbe, Window};
 
 const BOOT: OpSet = OpSet::of(&[
@@ -63,7 +64,7 @@ fn finished(with_offset: bool) -> FinishedLaunch {
 
 fn observe(environment: EnvironmentId, launches: Vec<FinishedLaunch>) -> Observation {
     let info = BootInfo {
-        environment,
+        config: environment.into(),
         replicate: 0,
         unit_per_tick: 0.5,
         memory_mib: 128,
@@ -268,7 +269,7 @@ fn windows_are_reported_in_units_of_the_clock() {
     let mut reported = Vec::new();
     let mut report = |progress| reported.push(progress);
     let info = BootInfo {
-        environment: EnvironmentId::KVM,
+        config: EnvironmentId::KVM.into(),
         replicate: 0,
         unit_per_tick: 0.5,
         memory_mib: 128,

@@ -14,5 +14,5 @@ fn measured(row: &Row) -> Option<(String, Metric)> {
         value: row.new?,
         interval: None,
     };
-    Some((format!("{} {}", row.environment, row.operation), metric))
+    Some((format!("{} {}", row.config, row.operation), metric))
 }

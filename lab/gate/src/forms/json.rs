@@ -20,7 +20,7 @@ pub fn json(comparison: &Comparison) -> String {
 
 fn row(row: &Row) -> Value {
     let mut object = json!({
-        "environment": row.environment.name(),
+        "environment": row.config.to_string(),
         "operation": row.operation,
         "unit": row.unit,
         "verdict": row.verdict.name(),
@@ -52,7 +52,7 @@ fn function(change: &Change) -> Value {
 }
 
 fn cause(cause: &Cause) -> Value {
-    let names: Vec<_> = cause.environments.iter().map(|id| id.name()).collect();
+    let names: Vec<_> = cause.configs.iter().map(ToString::to_string).collect();
     json!({
         "fact": cause.fact.name,
         "around": cause.fact.around,

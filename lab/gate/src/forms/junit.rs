@@ -4,7 +4,6 @@ use super::{both, causes, difference, functions, percent, signed};
 use crate::compare::{Comparison, Row, Verdict};
 use trapline_ci::{Case, JunitError, Outcome, Remark, Suite};
 use trapline_model::line::one_line;
-use trapline_model::EnvironmentId;
 use trapline_profile::{Change, Function};
 
 /// Formats every row as a case.
@@ -19,22 +18,23 @@ pub fn junit(comparison: &Comparison) -> Result<String, JunitError> {
         .chain(notes)
         .collect::<Vec<_>>()
         .join("\n");
-    let suite = |id: EnvironmentId| {
-        let rows = comparison.rows.iter().filter(|row| row.environment == id);
+    let suite = |rows: &[Row]| {
+        let rows = rows.iter();
         Suite {
-            name: id.name().to_owned(),
+            name: rows.as_slice()[0].config.to_string(),
             facts: Vec::new(),
             cases: rows.map(|row| case(row, &causes)).collect(),
         }
     };
-    let suites = EnvironmentId::all().map(suite).collect();
+    let of_config = |one: &Row, other: &Row| one.config == other.config;
+    let suites = comparison.rows.chunk_by(of_config).map(suite).collect();
     trapline_ci::junit("trapline check", suites)
 }
 
 fn case(row: &Row, causes: &str) -> Case {
     Case {
         time: None,
-        class: row.environment.name().to_owned(),
+        class: row.config.to_string(),
         name: one_line(&row.operation),
         outcome: outcome(row, causes),
         output: String::new(),

@@ -25,7 +25,7 @@ pub fn markdown(comparison: &Comparison) -> String {
         let _ = writeln!(
             text,
             "| {} | {} | {old} | {new} | {} | {} | {} |",
-            row.environment,
+            row.config,
             escaped(&row.operation),
             difference(row),
             percent(row),
@@ -47,7 +47,7 @@ fn push_functions(row: &Row, text: &mut String) {
     let Some(functions) = functions(row) else {
         return;
     };
-    let place = format!("{} {}", row.environment, row.operation);
+    let place = format!("{} {}", row.config, row.operation);
     let (place, moved) = (escaped(&place), difference(row));
     let _ = write!(
         text,
@@ -74,7 +74,7 @@ fn push_reasons(comparison: &Comparison, text: &mut String) {
     let reason = |row: &Row| row.reason.clone().filter(|reason| !reason.is_empty());
     for row in comparison.changes() {
         if let Some(reason) = reason(row) {
-            let place = format!("{} {}", row.environment, row.operation);
+            let place = format!("{} {}", row.config, row.operation);
             let _ = write!(text, "\n- {}: {}", escaped(&place), escaped(&reason));
         }
     }

@@ -151,7 +151,7 @@ fn describe(cause: &Cause) -> String {
         }
         Some(value) => one_line(value),
     };
-    let names: Vec<_> = cause.environments.iter().map(|id| id.name()).collect();
+    let names: Vec<_> = cause.configs.iter().map(ToString::to_string).collect();
     let (old, new) = (value(&cause.old), value(&cause.new));
     format!(
         "{}, {old} -> {new} ({})",

@@ -4,7 +4,6 @@ use super::{both, causes, difference, functions, percent, signed, verdict};
 use crate::compare::{Comparison, Row};
 use std::fmt::Write;
 use trapline_model::line::one_line;
-use trapline_model::EnvironmentId;
 use trapline_profile::text::{clip, clip_path};
 use trapline_profile::Function;
 
@@ -23,23 +22,19 @@ pub fn table(comparison: &Comparison) -> String {
     text
 }
 
-/// Formats rows by environment: old, new, difference, percent.
+/// Formats rows by configuration, of which they are in order: old, new, difference, percent.
 pub fn figures(rows: &[&Row]) -> String {
     let mut text = String::new();
-    for id in EnvironmentId::all() {
-        let of_environment: Vec<_> = rows.iter().filter(|row| row.environment == id).collect();
-        if of_environment.is_empty() {
-            continue;
-        }
+    for of_config in rows.chunk_by(|one, other| one.config == other.config) {
         let _ = writeln!(
             text,
             "\n{:<24} {:>16} {:>16} {:>12}",
-            id.name(),
+            of_config[0].config.to_string(),
             "old",
             "new",
             "difference"
         );
-        for row in of_environment {
+        for row in of_config {
             push(row, &mut text);
         }
     }

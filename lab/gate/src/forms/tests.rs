@@ -15,7 +15,7 @@ fn row(environment: EnvironmentId, operation: &str, old: Option<f64>, new: Optio
         (None, _) => Verdict::Appeared,
     };
     Row {
-        environment,
+        config: environment.into(),
         operation: operation.to_owned(),
         unit: "insn".to_owned(),
         old,
@@ -60,7 +60,7 @@ fn some() -> Comparison {
             fact: qemu,
             old: Some("7.2.22".to_owned()),
             new: Some("9.0.0".to_owned()),
-            environments: vec![EnvironmentId::SIM, EnvironmentId::SIM_KVM],
+            configs: vec![EnvironmentId::SIM.into(), EnvironmentId::SIM_KVM.into()],
         }],
         notes: vec!["it rains".to_owned()],
         rows: vec![

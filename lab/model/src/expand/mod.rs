@@ -18,7 +18,6 @@ use crate::environment::EnvironmentId;
 use crate::guest_config::{GuestConfig, MemoryPages, Serial};
 use crate::irq;
 use crate::left_out::{self, LeftOut};
-use crate::overrides::Overrides;
 use crate::populate;
 use crate::preset::Sizes;
 use crate::request::{self, Request};
@@ -58,10 +57,8 @@ pub enum Purpose {
 /// One fresh start of an environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedBoot {
-    /// Environment.
-    pub environment: EnvironmentId,
-    /// Settings that differ from the default.
-    pub overrides: Overrides,
+    /// Configuration.
+    pub config: Config,
     /// Index among the boots of this configuration, from 0.
     pub replicate: u32,
     /// Boots of one block belong together: on the wall clock they are compared,
@@ -106,16 +103,11 @@ impl PlannedBoot {
 
     /// Returns why the environment supports neither conditions nor scheduling of the boot, with the remedy.
     pub fn unsupported_reason(&self) -> Option<String> {
-        let scheduling = self.guest.scheduling.unsupported_reason(self.environment);
-        scheduling.or_else(|| self.conditions.unsupported_reason(self.environment))
-    }
-
-    /// Returns the configuration.
-    pub fn config(&self) -> Config {
-        Config {
-            environment: self.environment,
-            overrides: self.overrides.clone(),
-        }
+        let scheduling = self
+            .guest
+            .scheduling
+            .unsupported_reason(self.config.environment);
+        scheduling.or_else(|| self.conditions.unsupported_reason(self.config.environment))
     }
 }
 
@@ -384,10 +376,7 @@ fn groups(environment: EnvironmentId) -> Vec<OpSet> {
 
 /// Returns a boot of one start that measures `operations`, which the environment supports, and no others.
 pub fn start(request: &Request, config: &Config, operations: OpSet) -> PlannedBoot {
-    let Config {
-        environment,
-        overrides,
-    } = config.clone();
+    let environment = config.environment;
     let sizes = Sizes::of(environment, request.preset);
     let of_boot = Workload::Boot.set();
     let boot_operations = operations & of_boot;
@@ -406,7 +395,7 @@ pub fn start(request: &Request, config: &Config, operations: OpSet) -> PlannedBo
     let (disk_mib, file_mib) = (request.block.mib(environment), guest.file_mib);
     let guest = with_devices(guest, operations, disk_mib);
     PlannedBoot {
-        environment,
+        config: config.clone(),
         replicate: 0,
         block: 0,
         purpose: Purpose::Replicate,
@@ -430,7 +419,6 @@ pub fn start(request: &Request, config: &Config, operations: OpSet) -> PlannedBo
             _ => 1,
         },
         guest,
-        overrides,
         conditions,
         left_out: Vec::new(),
         kept: operations,

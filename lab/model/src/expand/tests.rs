@@ -90,7 +90,7 @@ proptest! {
         let mut blocks: BTreeMap<u32, Vec<Config>> = BTreeMap::new();
         for boot in plan.boots.iter().filter(|boot| boot.purpose == Purpose::Replicate) {
             prop_assert_eq!(boot.block, boot.replicate);
-            blocks.entry(boot.block).or_default().push(boot.config());
+            blocks.entry(boot.block).or_default().push(boot.config.clone());
         }
         let mut wanted = request.configs.clone();
         wanted.sort();
@@ -113,20 +113,20 @@ proptest! {
         let plan = expand(&request);
         let mut boots: BTreeMap<Config, Vec<&PlannedBoot>> = BTreeMap::new();
         for boot in &plan.boots {
-            boots.entry(boot.config()).or_default().push(boot);
-            let once = boot.replicate > 0 && request.boots.is_none() && !boot.environment.clock().is_exact();
+            boots.entry(boot.config.clone()).or_default().push(boot);
+            let once = boot.replicate > 0 && request.boots.is_none() && !boot.config.environment.clock().is_exact();
             let asked = if once { request.operations - irq::operations() } else { request.operations };
             let expected = asked - left_out::union(&boot.left_out);
             prop_assert_eq!(boot.starts().map(|start| start.kept).collect::<OpSet>(), expected);
             let kept: usize = boot.starts().map(|start| start.kept.len()).sum();
             prop_assert_eq!(kept, expected.len(), "each by one start");
-            let is_exact = boot.environment.clock().is_exact();
+            let is_exact = boot.config.environment.clock().is_exact();
             for start in boot.starts() {
                 let run = start.job.run | start.boot_job.run;
                 prop_assert!(start.kept.is_subset(run));
                 prop_assert!(is_exact || start.kept == run);
                 prop_assert!(!start.job.run.intersects(start.boot_job.run));
-                let boots = !start.boot_job.run.is_empty() && boot.environment.has_boot();
+                let boots = !start.boot_job.run.is_empty() && boot.config.environment.has_boot();
                 prop_assert_eq!(start.boot_launches > 0, boots);
             }
         }
@@ -153,7 +153,7 @@ proptest! {
 fn seeds_change_the_order_on_the_wall_clock_and_nothing_else() {
     let order = |seed, clock: Clock| -> Vec<EnvironmentId> {
         let boots = expand(&everything(seed)).boots;
-        let ids = boots.iter().map(|boot| boot.environment);
+        let ids = boots.iter().map(|boot| boot.config.environment);
         ids.filter(|id| id.clock() == clock).collect()
     };
     let orders: BTreeSet<_> = (0..8).map(|seed| order(seed, Clock::Wall)).collect();
@@ -206,7 +206,7 @@ fn the_control_takes_every_position_as_often_as_the_others() {
     for position in 0..3 {
         let mut counts: BTreeMap<Config, usize> = BTreeMap::new();
         for block in boots.chunks(3) {
-            *counts.entry(block[position].config()).or_default() += 1;
+            *counts.entry(block[position].config.clone()).or_default() += 1;
         }
         let counts: Vec<usize> = counts.into_values().collect();
         assert_eq!(counts, [4, 4, 4], "position {position}");
@@ -224,7 +224,7 @@ fn of_two_configs_each_goes_first_in_five_of_ten_blocks() {
             ..everything(seed)
         };
         let boots = expand(&request).boots;
-        let firsts = boots.chunks(2).map(|block| block[0].environment);
+        let firsts = boots.chunks(2).map(|block| block[0].config.environment);
         let kvm_first = firsts.filter(|id| *id == EnvironmentId::KVM).count();
         assert_eq!(kvm_first, 5, "seed {seed}");
     }
@@ -245,13 +245,13 @@ fn an_exact_environment_is_booted_twice_in_a_row_in_one_block() {
     let boots = expand(&everything(3)).boots;
     let exact: Vec<_> = boots
         .iter()
-        .filter(|boot| boot.environment.clock().is_exact())
+        .filter(|boot| boot.config.environment.clock().is_exact())
         .collect();
     let first_block = boots.len() as u32 - exact.len() as u32;
     let wall = EnvironmentId::all().filter(|id| id.clock() == Clock::Wall);
     assert_eq!(first_block, 8 * wall.count() as u32, "they come last");
     for pair in exact.chunks(2) {
-        assert_eq!(pair[0].environment, pair[1].environment);
+        assert_eq!(pair[0].config.environment, pair[1].config.environment);
         assert_eq!(pair[0].block, pair[1].block);
         let purposes = (pair[0].purpose, pair[1].purpose);
         assert_eq!(purposes, (Purpose::Exact, Purpose::Proof));
@@ -263,9 +263,9 @@ fn an_exact_environment_is_booted_twice_in_a_row_in_one_block() {
 fn a_long_run_has_its_first_config_twice_in_each_block() {
     let controls = |request: &Request| -> Vec<(u32, EnvironmentId)> {
         let boots = expand(request).boots.into_iter();
-        let controls = boots.filter(|boot| boot.overrides.is_control);
+        let controls = boots.filter(|boot| boot.config.overrides.is_control);
         controls
-            .map(|boot| (boot.block, boot.environment))
+            .map(|boot| (boot.block, boot.config.environment))
             .collect()
     };
     let asked = Request {
@@ -351,7 +351,7 @@ fn interrupts_are_measured_in_the_first_boot_unless_a_number_of_boots_is_given()
     };
     let of = |request: &Request, id| -> Vec<bool> {
         let boots = expand(request).boots.into_iter();
-        let of_id = boots.filter(|boot| boot.environment == id);
+        let of_id = boots.filter(|boot| boot.config.environment == id);
         of_id
             .map(|boot| boot.starts().any(|start| start.job.selects(Op::OwnTimer)))
             .collect()
@@ -392,8 +392,8 @@ fn network_without_taps_is_measured_on_simulated_machines_only() {
         ..Request::default()
     });
     for boot in plan.boots {
-        let is_kvm = boot.environment == EnvironmentId::KVM;
-        assert_eq!(boot.guest.network, !is_kvm, "{}", boot.environment);
+        let is_kvm = boot.config.environment == EnvironmentId::KVM;
+        assert_eq!(boot.guest.network, !is_kvm, "{}", boot.config.environment);
         assert_eq!(boot.job.selects(Op::TcpPing), !is_kvm);
         assert_eq!(boot.left_out.len(), usize::from(is_kvm));
     }

@@ -29,8 +29,10 @@ fn report(kvm: &str) -> Report {
 
 #[test]
 fn only_the_same_stack_on_two_clocks_is_paired() {
-    let sides = sides();
-    let has = |a, b| sides.contains(&(Side::Measured(a), Side::Measured(b)));
+    let all = EnvironmentId::all().map(|id| cell(id, Op::PortOut, 1.0));
+    let sides = sides(&all.collect::<Vec<_>>());
+    let side = |id: EnvironmentId| Side::Measured(id.into());
+    let has = |a, b| sides.contains(&(side(a), side(b)));
     assert!(has(EnvironmentId::HOST, EnvironmentId::SIM_LINUX));
     assert!(
         has(EnvironmentId::KVM, EnvironmentId::SIM_KVM)
@@ -72,7 +74,7 @@ fn emulated_ring_0_is_refused_with_its_reason() {
         [3264.0, 3293.0, 2966.0, 3198.0, 9149.0],
     ));
     let refused = pairs(&report("KVM with ring 0 emulated"), &cells);
-    assert_eq!(refused[0].name(), "kvm and sim/kvm");
+    assert_eq!(refused[0].name(&Report::default()), "kvm and sim/kvm");
     expect!["refused: ring 0 is emulated on this host, so an exit there takes the time of the emulation and not that of the hardware"].assert_eq(&refused[0].sentence());
     let real = pairs(&report("KVM on AMD-V"), &cells);
     assert!(real[0].outcome.is_ok());
@@ -122,7 +124,10 @@ fn kvm_of_a_simulated_machine_stands_beside_published_cycles() {
         .map(|(op, cycles)| cell(EnvironmentId::SIM_KVM, op, cycles))
         .collect();
     let pairs = pairs(&report("no /dev/kvm"), &cells);
-    assert_eq!(pairs[0].name(), "sim/kvm and published cycles");
+    assert_eq!(
+        pairs[0].name(&Report::default()),
+        "sim/kvm and published cycles"
+    );
     assert_eq!(pairs[0].outcome.as_ref().unwrap().all.rho, 1.0);
     assert_eq!(pairs[0].farthest(), None);
 }

@@ -140,7 +140,7 @@ impl From<&Row> for JsonMatch {
                 .map(JsonTail::from),
             more_boots: comparison.and_then(more_boots),
             reason: one.outcome.as_ref().err().map(ToString::to_string),
-            configs: one.configs.each_ref().map(ToString::to_string),
+            configs: [&one.a, &one.b].map(|cell| cell.config.to_string()),
             a: (&one.a).into(),
             b: (&one.b).into(),
         }

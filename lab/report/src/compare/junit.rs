@@ -5,7 +5,7 @@ use super::table::factor;
 use super::{verdict, CompareReport, Direction};
 use crate::junit::figure_lines;
 use trapline_ci::{Case, Outcome, Remark, Suite};
-use trapline_model::{names, Config};
+use trapline_model::names;
 use trapline_stats::compare::{NotComparable, Row};
 use trapline_stats::verdict::{Assessment, Verdict};
 
@@ -13,7 +13,7 @@ use trapline_stats::verdict::{Assessment, Verdict};
 pub fn suites(compare: &CompareReport) -> Vec<Suite> {
     let mut suites: Vec<Suite> = Vec::new();
     for one in &compare.matches {
-        let name = class(&one.configs);
+        let name = class(one);
         if suites.last().is_none_or(|last| last.name != name) {
             suites.push(Suite {
                 facts: facts(compare),
@@ -29,7 +29,8 @@ pub fn suites(compare: &CompareReport) -> Vec<Suite> {
 }
 
 /// Returns the names of both sides, or one name if both have it.
-fn class([a, b]: &[Config; 2]) -> String {
+fn class(one: &Row) -> String {
+    let (a, b) = (&one.a.config, &one.b.config);
     match a == b {
         true => b.to_string(),
         false => format!("{b} against {a}"),
@@ -53,7 +54,7 @@ fn facts(compare: &CompareReport) -> Vec<(String, String)> {
 fn case(one: &Row) -> Case {
     Case {
         time: None,
-        class: class(&one.configs),
+        class: class(one),
         name: names::path(one.op),
         outcome: outcome(one),
         output: output(one),

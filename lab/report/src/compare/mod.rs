@@ -71,10 +71,8 @@ impl CompareReport {
     pub fn document(&self) -> Document {
         let (head, sections) = table::parts(self);
         // Where both sides have one name, Bencher keeps the later, which is B.
-        let metrics = self.matches.iter().flat_map(|one| {
-            let [a, b] = &one.configs;
-            [metric(a, &one.a), metric(b, &one.b)]
-        });
+        let cells = self.matches.iter().flat_map(|one| [&one.a, &one.b]);
+        let metrics = cells.map(metric);
         Document {
             command: "trapline compare",
             head,

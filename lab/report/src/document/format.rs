@@ -2,7 +2,6 @@
 
 use super::style::Style;
 use super::{json, markdown, text, Document};
-use std::collections::BTreeSet;
 use trapline_ci::{Case, JunitError, Outcome, Suite};
 use trapline_model::line::one_line;
 
@@ -27,65 +26,35 @@ pub enum Format {
     OpenMetrics,
 }
 
-/// Renders the documents of a run, one for each set of settings.
+/// Renders a document.
 ///
 /// # Errors
 /// The XML cannot be written.
-pub fn render(documents: &[Document], format: Format) -> Result<String, JunitError> {
-    let joined = |render: &dyn Fn(&Document) -> String| {
-        let texts: Vec<String> = documents.iter().map(render).collect();
-        texts.join("\n")
-    };
+pub fn render(document: &Document, format: Format) -> Result<String, JunitError> {
     Ok(match format {
-        Format::Text(style) => joined(&|document| text::render(document, &style)),
-        Format::Brief(style) => joined(&|document| text::render_brief(document, &style)),
-        Format::Markdown => joined(&markdown::render),
-        Format::Json => {
-            let objects: Vec<_> = documents.iter().map(|document| &document.object).collect();
-            json::render(&objects, true)
+        Format::Text(style) => text::render(document, &style),
+        Format::Brief(style) => text::render_brief(document, &style),
+        Format::Markdown => markdown::render(document),
+        Format::Json => json::render(&document.object, true),
+        Format::Csv => csv(document),
+        Format::Junit => {
+            let suites = document.suites.iter().cloned().map(in_lines);
+            trapline_ci::junit(document.command, suites.collect())?
         }
-        Format::Csv => csv(documents),
-        Format::Junit => junit(documents)?,
-        Format::OpenMetrics => {
-            let header = documents
-                .first()
-                .map_or(&[][..], |document| document.header);
-            let records = documents
-                .iter()
-                .flat_map(|document| document.records.clone());
-            trapline_ci::openmetrics(header, &records.collect::<Vec<_>>())
-        }
-        Format::Bencher => {
-            let metrics = documents.iter().flat_map(|document| &document.metrics);
-            trapline_ci::bencher(metrics.cloned())
-        }
+        Format::OpenMetrics => trapline_ci::openmetrics(document.header, &document.records),
+        Format::Bencher => trapline_ci::bencher(document.metrics.iter().cloned()),
     })
 }
 
-/// Returns the records of all documents below one header.
-fn csv(documents: &[Document]) -> String {
+/// Returns the records below their header.
+fn csv(document: &Document) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let header = documents.first().map(|document| document.header);
     // Writing lines of equal length to memory cannot fail.
-    let _ = header.map(|header| writer.write_record(header));
-    for record in documents.iter().flat_map(|document| &document.records) {
+    let _ = writer.write_record(document.header);
+    for record in &document.records {
         let _ = writer.write_record(record.iter().map(one_line));
     }
     String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
-}
-
-/// Returns the suites of all documents, those of one name once: the bare row stands beside every set
-/// of settings.
-fn junit(documents: &[Document]) -> Result<String, JunitError> {
-    let mut names = BTreeSet::new();
-    let all = documents.iter().flat_map(|document| &document.suites);
-    let suites: Vec<Suite> = all
-        .filter(|suite| names.insert(&suite.name))
-        .cloned()
-        .map(in_lines)
-        .collect();
-    let command = documents.first().map_or("", |document| document.command);
-    trapline_ci::junit(command, suites)
 }
 
 /// Returns a suite whose texts are lines, except those that may have several.
@@ -156,7 +125,7 @@ mod tests {
             Format::Csv,
             Format::Junit,
         ] {
-            let text = render(std::slice::from_ref(&document), format).unwrap();
+            let text = render(&document, format).unwrap();
             let is_end = |c: char| matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}');
             let mut lines = text.split(is_end).map(str::trim_start);
             let forged = lines.find(|line| line.starts_with("same") || line.starts_with("::"));

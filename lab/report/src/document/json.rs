@@ -40,22 +40,13 @@ impl Object {
             let (separator, value) = (if is_pretty { " " } else { "" }, value.text(is_pretty));
             format!("\"{key}\":{separator}{value}")
         });
-        enclosed('{', entries, '}', is_pretty)
+        enclosed(entries, is_pretty)
     }
 }
 
-/// Returns the object, or one that has several under `variants`, with a line feed if pretty.
-pub fn render(objects: &[&Object], is_pretty: bool) -> String {
-    let text = match objects {
-        [one] => one.text(is_pretty),
-        several => {
-            let several = several.iter().map(|object| object.text(is_pretty));
-            let list = enclosed('[', several, ']', is_pretty);
-            let separator = if is_pretty { " " } else { "" };
-            let entry = format!("\"variants\":{separator}{list}");
-            enclosed('{', [entry].into_iter(), '}', is_pretty)
-        }
-    };
+/// Returns the text of the object, with a line feed if pretty.
+pub fn render(object: &Object, is_pretty: bool) -> String {
+    let text = object.text(is_pretty);
     match is_pretty {
         true => text + "\n",
         false => text,
@@ -63,19 +54,14 @@ pub fn render(objects: &[&Object], is_pretty: bool) -> String {
 }
 
 /// Joins entries; pretty ones are indented, which changes no string: JSON escapes line feeds.
-fn enclosed(
-    open: char,
-    entries: impl Iterator<Item = String>,
-    close: char,
-    is_pretty: bool,
-) -> String {
+fn enclosed(entries: impl Iterator<Item = String>, is_pretty: bool) -> String {
     let entries: Vec<String> = entries.collect();
     match is_pretty && !entries.is_empty() {
         true => {
             let entries = entries.join(",\n").replace('\n', "\n  ");
-            format!("{open}\n  {entries}\n{close}")
+            format!("{{\n  {entries}\n}}")
         }
-        false => format!("{open}{}{close}", entries.join(",")),
+        false => format!("{{{}}}", entries.join(",")),
     }
 }
 
@@ -91,10 +77,7 @@ mod tests {
         for key in ["list", "none", "object"] {
             object.push(key, value[key].clone());
         }
-        let several = json!({"variants": [value, value]});
-        for (objects, value) in [(vec![&object], value), (vec![&object; 2], several)] {
-            assert_eq!(render(&objects, true), format!("{value:#}\n"));
-            assert_eq!(render(&objects, false), value.to_string());
-        }
+        assert_eq!(render(&object, true), format!("{value:#}\n"));
+        assert_eq!(render(&object, false), value.to_string());
     }
 }

@@ -6,7 +6,6 @@
 mod only;
 mod ratio;
 
-pub use only::of_settings;
 pub use ratio::{Kind, ENOUGH};
 
 use crate::document::{Look, Marker, Section};
@@ -16,7 +15,7 @@ use crate::table::Shown;
 use ratio::{Span, HARDLY};
 use trapline_abi::{Op, Workload};
 use trapline_model::layers::{Domain, Hypervisor, QemuMachine, Vmm, OPTION_VMM};
-use trapline_model::{names, Clock, EnvironmentId};
+use trapline_model::{names, Clock, Config, EnvironmentId};
 use trapline_stats::{Cell, Figure, Flag};
 
 /// Title of the section.
@@ -68,24 +67,25 @@ pub fn section(report: &Report, cells: &[Cell]) -> Option<Section> {
 pub fn all(report: &Report, cells: &[Cell]) -> Vec<Finding> {
     let clocks = || Clock::ALL.into_iter();
     let latest = clocks().filter_map(|clock| latest(report, clock));
-    let of_clocks = clocks().flat_map(|clock| of_clock(cells, clock));
+    let of_clocks = clocks().flat_map(|clock| of_clock(report, cells, clock));
     let mut all: Vec<Finding> = latest.chain(of_clocks).collect();
     all.sort_by_key(|finding| finding.kind == Kind::Unsure);
     all.truncate(MOST);
     match all.is_empty() {
-        true => vec![only::finding(cells)],
+        true => vec![only::finding(report, cells)],
         false => all,
     }
 }
 
-/// Returns the first certain sentence about cells without interrupts, as soon as there is one.
-pub fn first_sentence(cells: &[Cell]) -> Option<String> {
+/// Returns the first certain sentence about figures without interrupts, as soon as there is one.
+pub fn first_sentence(report: &Report) -> Option<String> {
+    let cells = &report.summary.cells;
     let mut compared = Clock::ALL
         .into_iter()
-        .flat_map(|clock| of_clock(cells, clock));
+        .flat_map(|clock| of_clock(report, cells, clock));
     let is_certain = |finding: &Finding| finding.kind != Kind::Unsure;
     let certain = compared.find(is_certain);
-    let certain = certain.or_else(|| Some(only::finding(cells)).filter(is_certain));
+    let certain = certain.or_else(|| Some(only::finding(report, cells)).filter(is_certain));
     certain.map(|finding| finding.title)
 }
 
@@ -108,7 +108,7 @@ fn latest(report: &Report, clock: Clock) -> Option<Finding> {
         title: format!(
             "{place} the latest {} interrupt in {} came {} late.",
             interrupts.op.name(),
-            interrupts.environment,
+            report.name(&interrupts.config),
             time(late.max)
         ),
         text: format!(
@@ -120,32 +120,32 @@ fn latest(report: &Report, clock: Clock) -> Option<Finding> {
 }
 
 /// Returns hypervisors compared with each other, then with the bare row.
-fn of_clock(cells: &[Cell], clock: Clock) -> Vec<Finding> {
+fn of_clock(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Finding> {
     let shown = Shown::measured(cells, clock);
-    let rows = shown.map_or_else(Vec::new, |shown| shown.environments);
+    let rows = shown.map_or_else(Vec::new, |shown| shown.configs);
     let rows: Vec<_> = rows
         .into_iter()
-        .filter(|row| hypervisor(*row).is_some())
+        .filter(|row| hypervisor(row.environment).is_some())
         .collect();
     let mut found: Vec<Finding> = [&EXITS[..], &BOOTS[..]]
         .into_iter()
-        .filter_map(|operations| between(cells, clock, &rows, operations))
+        .filter_map(|operations| between(report, cells, &rows, operations))
         .collect();
     found.sort_by(|a, b| (a.kind).cmp(&b.kind).then(b.weight.total_cmp(&a.weight)));
     // In instructions memory has no speed, and what is mapped already costs nothing.
     if clock == Clock::Wall {
-        found.extend(dearest(cells, clock, &rows));
-        found.extend(bandwidth(cells, clock, &rows));
+        found.extend(dearest(report, cells, &rows));
+        found.extend(bandwidth(report, cells, &rows));
     }
     found
 }
 
 /// Returns the name of the program or hypervisor that runs the guest, where hardware virtualization
 /// is used. These are compared with each other.
-fn hypervisor(row: EnvironmentId) -> Option<String> {
-    let level = row.stack().innermost()?;
+fn hypervisor(environment: EnvironmentId) -> Option<String> {
+    let level = environment.stack().innermost()?;
     let name = match (level.hypervisor, level.vmm) {
-        _ if row.is_linux_guest() => return None,
+        _ if environment.is_linux_guest() => return None,
         (Hypervisor::Kvm, Some(Vmm::Trapline)) => "trapline-vmm",
         (Hypervisor::Kvm, Some(Vmm::Qemu(QemuMachine::DEFAULT))) => "QEMU",
         (Hypervisor::Kvm, Some(Vmm::Qemu(machine))) => machine.label(),
@@ -157,15 +157,15 @@ fn hypervisor(row: EnvironmentId) -> Option<String> {
         (Hypervisor::Xen(Domain::Hvm), _) => "Xen (HVM)",
         _ => return None,
     };
-    Some(match row.stack().levels.len() {
+    Some(match environment.stack().levels.len() {
         1 => name.to_owned(),
         levels => format!("{name} (level {levels})"),
     })
 }
 
 /// Returns the figure of `op` in `row`, if it is above the resolution.
-pub fn figure(cells: &[Cell], row: EnvironmentId, op: Op) -> Option<&Figure> {
-    let is_it = |cell: &&Cell| cell.environment == row && cell.op == op;
+pub fn figure<'a>(cells: &'a [Cell], row: &Config, op: Op) -> Option<&'a Figure> {
+    let is_it = |cell: &&Cell| cell.config == *row && cell.op == op;
     let figure = cells.iter().find(is_it)?.value.figure()?;
     figure.resolution().is_none().then_some(figure)
 }
@@ -173,33 +173,33 @@ pub fn figure(cells: &[Cell], row: EnvironmentId, op: Op) -> Option<&Figure> {
 /// Compares the most expensive hypervisor with the cheapest, by the first of `operations` that two
 /// have.
 fn between(
+    report: &Report,
     cells: &[Cell],
-    clock: Clock,
-    rows: &[EnvironmentId],
+    rows: &[&Config],
     operations: &[Op],
 ) -> Option<Finding> {
     operations.iter().find_map(|op| {
         // The start of a whole machine is another one than that of a VMM.
-        let is_comparable =
-            |row: &&EnvironmentId| op.workload() != Workload::Boot || !row.starts_with_machine();
+        let is_comparable = |row: &&&Config| {
+            op.workload() != Workload::Boot || !row.environment.starts_with_machine()
+        };
         let rows = rows.iter().filter(is_comparable);
-        let figures = rows.filter_map(|row| Some((*row, trusted(cells, *row, *op)?)));
-        let mut figures: Vec<(EnvironmentId, &Figure)> = figures.collect();
+        let figures = rows.filter_map(|row| Some((*row, trusted(cells, row, *op)?)));
+        let mut figures: Vec<(&Config, &Figure)> = figures.collect();
         figures.sort_by(|(_, a), (_, b)| a.estimate.total_cmp(&b.estimate));
-        let (cheap, dear) = (*figures.first()?, *figures.last()?);
-        (cheap.0 != dear.0 && cheap.1.estimate > 0.0).then(|| pair(*op, clock, cheap, dear))
+        let most = figures.last()?.1.estimate;
+        // Of equal ones the first in table order.
+        let is_most = |(_, figure): &&(_, &Figure)| figure.estimate == most;
+        let (cheap, dear) = (*figures.first()?, *figures.iter().find(is_most)?);
+        (cheap.0 != dear.0 && cheap.1.estimate > 0.0).then(|| pair(report, *op, cheap, dear))
     })
 }
 
-fn pair(
-    op: Op,
-    clock: Clock,
-    cheap: (EnvironmentId, &Figure),
-    dear: (EnvironmentId, &Figure),
-) -> Finding {
+fn pair(report: &Report, op: Op, cheap: (&Config, &Figure), dear: (&Config, &Figure)) -> Finding {
+    let clock = cheap.0.clock();
     let ratio = Span::of(dear.1, cheap.1, clock);
     let kind = ratio.kind();
-    let (one, other) = (people(cheap.0), people(dear.0));
+    let (one, other) = (people(report, cheap.0), people(report, dear.0));
     let what = subject(op);
     let (place, verb) = (place(clock), verb(op));
     let (unit, more) = match verb {
@@ -252,7 +252,7 @@ fn pair(
 }
 
 /// Returns the basic operation with the largest ratio to bare.
-fn dearest(cells: &[Cell], clock: Clock, rows: &[EnvironmentId]) -> Option<Finding> {
+fn dearest(report: &Report, cells: &[Cell], rows: &[&Config]) -> Option<Finding> {
     let operations = || {
         Op::ALL
             .into_iter()
@@ -263,11 +263,13 @@ fn dearest(cells: &[Cell], clock: Clock, rows: &[EnvironmentId]) -> Option<Findi
         .flat_map(|row| operations().map(move |op| (*row, op)));
     let ratios = all.filter_map(|(row, op)| {
         let figure = trusted(cells, row, op)?;
-        let ratio = Span::of(figure, trusted(cells, clock.bare(), op)?, clock);
-        (ratio.kind() == Kind::Differs && ratio.low > HARDLY).then_some((row, op, figure, ratio))
+        let bare = trusted(cells, &row.bare(), op)?;
+        let ratio = Span::of(figure, bare, row.clock());
+        let is_dear = ratio.kind() == Kind::Differs && ratio.low > HARDLY;
+        is_dear.then_some((row, op, [figure, bare], ratio))
     });
-    let (row, op, figure, ratio) = ratios.max_by(|a, b| a.3.low.total_cmp(&b.3.low))?;
-    let bare = trusted(cells, clock.bare(), op)?;
+    let (row, op, [figure, bare], ratio) = ratios.max_by(|a, b| a.3.low.total_cmp(&b.3.low))?;
+    let clock = row.clock();
     let value = |figure: &Figure| figures::time_with_unit(figure.estimate, clock);
     Some(Finding {
         kind: Kind::Differs,
@@ -277,7 +279,7 @@ fn dearest(cells: &[Cell], clock: Clock, rows: &[EnvironmentId]) -> Option<Findi
         title: format!(
             "Of everyday operations {} suffers most: in {} it costs {} as much as bare.",
             subject(op),
-            people(row),
+            people(report, row),
             factor(ratio.estimate)
         ),
         text: format!(
@@ -290,13 +292,14 @@ fn dearest(cells: &[Cell], clock: Clock, rows: &[EnvironmentId]) -> Option<Findi
 }
 
 /// Returns the lowest memory bandwidth against bare.
-fn bandwidth(cells: &[Cell], clock: Clock, rows: &[EnvironmentId]) -> Option<Finding> {
+fn bandwidth(report: &Report, cells: &[Cell], rows: &[&Config]) -> Option<Finding> {
     let op = Op::Triad;
-    let bare = trusted(cells, clock.bare(), op)?;
-    let ratios = rows
-        .iter()
-        .filter_map(|row| Some((*row, trusted(cells, *row, op)?)));
-    let (row, figure) = ratios.min_by(|a, b| a.1.estimate.total_cmp(&b.1.estimate))?;
+    let ratios = rows.iter().filter_map(|row| {
+        let bare = trusted(cells, &row.bare(), op)?;
+        Some((*row, trusted(cells, row, op)?, bare))
+    });
+    let (row, figure, bare) = ratios.min_by(|a, b| a.1.estimate.total_cmp(&b.1.estimate))?;
+    let clock = row.clock();
     let ratio = Span::of(figure, bare, clock);
     let kind = ratio.kind();
     let value = |figure: &Figure| figures::rate(figure.estimate);
@@ -307,22 +310,22 @@ fn bandwidth(cells: &[Cell], clock: Clock, rows: &[EnvironmentId]) -> Option<Fin
         "faster"
     };
     let title = match (kind, ratio.small_percentage()) {
-        (Kind::AsGood, _) => format!("Memory moves as fast in {} as bare.", people(row)),
+        (Kind::AsGood, _) => format!("Memory moves as fast in {} as bare.", people(report, row)),
         (Kind::Differs, Some(percent)) => {
             format!(
                 "Memory moves {percent} {slower} in {} than bare.",
-                people(row)
+                people(report, row)
             )
         }
         (Kind::Differs, None) => format!(
             "Memory moves {} as fast in {} as bare.",
             factor(ratio.estimate),
-            people(row)
+            people(report, row)
         ),
         (Kind::Unsure, _) => format!(
             "No clear difference: memory moves at {} {unit} in {}, {} {unit} bare{}.",
             value(figure),
-            people(row),
+            people(report, row),
             value(bare),
             ratio.range()
         ),
@@ -346,7 +349,7 @@ fn bandwidth(cells: &[Cell], clock: Clock, rows: &[EnvironmentId]) -> Option<Fin
 }
 
 /// Returns a figure without doubts.
-fn trusted(cells: &[Cell], row: EnvironmentId, op: Op) -> Option<&Figure> {
+fn trusted<'a>(cells: &'a [Cell], row: &Config, op: Op) -> Option<&'a Figure> {
     let harmless = |flag: &Flag| matches!(flag, Flag::BootsLost { .. });
     let figure = figure(cells, row, op)?;
     figure.flags.iter().all(harmless).then_some(figure)
@@ -372,8 +375,14 @@ fn factor(ratio: f64) -> String {
     format!("{} times", figures::quantity(ratio))
 }
 
-fn people(row: EnvironmentId) -> String {
-    hypervisor(row).unwrap_or_else(|| row.name().to_owned())
+fn people(report: &Report, row: &Config) -> String {
+    let environment = row.environment;
+    let name = hypervisor(environment).unwrap_or_else(|| environment.to_string());
+    let settings = report.own_settings(row);
+    match settings.is_default() {
+        true => name,
+        false => format!("{name} with {settings}"),
+    }
 }
 
 /// Returns the name of an operation within a sentence.

@@ -1,16 +1,15 @@
 //! The sentence of a run without comparable figures: its most significant figure.
 
 use super::{figure, people, subject, trusted, verb, Finding, Kind, BOOTS, EXITS};
-use crate::document::{Look, Marker, Section};
 use crate::figures;
 use crate::report::Report;
 use crate::table::Shown;
 use trapline_abi::{Op, Unit};
-use trapline_model::{Clock, EnvironmentId};
+use trapline_model::{Clock, Config};
 use trapline_stats::{value, Cell, Figure};
 
 /// Returns the most significant figure as a finding, or that there is none.
-pub fn finding(cells: &[Cell]) -> Finding {
+pub fn finding(report: &Report, cells: &[Cell]) -> Finding {
     let all = || {
         Clock::ALL
             .into_iter()
@@ -18,9 +17,9 @@ pub fn finding(cells: &[Cell]) -> Finding {
     };
     let certain = all().find_map(|(row, op)| Some((row, op, trusted(cells, row, op)?)));
     let any = || all().find_map(|(row, op)| Some((row, op, figure(cells, row, op)?)));
-    let below = || all().find_map(|(row, op)| below_resolution(cells, row, op));
+    let below = || all().find_map(|(row, op)| below_resolution(report, cells, row, op));
     match certain.or_else(any) {
-        Some((row, op, figure)) => of_figure(row, op, figure),
+        Some((row, op, figure)) => of_figure(report, row, op, figure),
         None => below().unwrap_or_else(|| {
             unsure(
                 Clock::Wall,
@@ -43,8 +42,8 @@ fn unsure(clock: Clock, title: &str, text: &str) -> Finding {
 }
 
 /// Returns the upper bound of a figure that is below the resolution.
-fn below_resolution(cells: &[Cell], row: EnvironmentId, op: Op) -> Option<Finding> {
-    let is_it = |cell: &&Cell| cell.environment == row && cell.op == op;
+fn below_resolution(report: &Report, cells: &[Cell], row: &Config, op: Op) -> Option<Finding> {
+    let is_it = |cell: &&Cell| cell.config == *row && cell.op == op;
     let limit = cells.iter().find(is_it)?.value.figure()?.resolution()?;
     let (clock, subject) = (row.clock(), subject(op));
     let (verb, limit) = (verb(op), figures::value(limit, op, clock));
@@ -55,45 +54,35 @@ fn below_resolution(cells: &[Cell], row: EnvironmentId, op: Op) -> Option<Findin
     };
     let title = format!(
         "{subject} {verb} less than {limit}{unit} in {}.",
-        people(row)
+        people(report, row)
     );
     let text = "not more than the loop or the clock around it.";
     Some(unsure(clock, &capitalized(&title), text))
 }
 
-/// Returns the sentence of a run with several sets of settings, as a section: that of the first.
-pub fn of_settings(reports: &[Report]) -> Section {
-    let mut section = Section::new(super::TITLE, "");
-    if let Some(first) = reports.first() {
-        let found = finding(&first.cells());
-        let settings = match first.overrides.is_default() {
-            true => "With default settings".to_owned(),
-            false => format!("With {}", first.overrides),
-        };
-        let text = format!("{settings}: {}", found.title);
-        section.note(Marker::Item, &text, Look::Strong);
-    }
-    section
-}
-
 /// Returns rows and operations of a clock, the most significant first: hypervisors before others, exits before starts,
 /// and these before other operations.
-fn candidates(cells: &[Cell], clock: Clock) -> impl Iterator<Item = (EnvironmentId, Op)> {
+fn candidates(cells: &[Cell], clock: Clock) -> impl Iterator<Item = (&Config, Op)> {
     let shown = Shown::measured(cells, clock);
-    let mut rows = shown.map_or_else(Vec::new, |shown| shown.environments);
-    rows.sort_by_key(|row| (super::hypervisor(*row).is_none(), row.is_bare()));
+    let mut rows = shown.map_or_else(Vec::new, |shown| shown.configs);
+    rows.sort_by_key(|row| {
+        (
+            super::hypervisor(row.environment).is_none(),
+            row.environment.is_bare(),
+        )
+    });
     let operations = EXITS.into_iter().chain(BOOTS).chain(Op::ALL);
     operations.flat_map(move |op| rows.clone().into_iter().map(move |row| (row, op)))
 }
 
-fn of_figure(row: EnvironmentId, op: Op, figure: &Figure) -> Finding {
+fn of_figure(report: &Report, row: &Config, op: Op, figure: &Figure) -> Finding {
     let clock = row.clock();
-    let is_exit = EXITS.contains(&op) && super::hypervisor(row).is_some();
+    let is_exit = EXITS.contains(&op) && super::hypervisor(row.environment).is_some();
     let what = match is_exit {
         true => "an exit".to_owned(),
         false => subject(op),
     };
-    let (unit, row_name) = (value::unit(op, clock), people(row));
+    let (unit, row_name) = (value::unit(op, clock), people(report, row));
     let number = figures::value(figure.estimate, op, clock);
     let (verb, number) = match (op.unit(), clock) {
         (Unit::Rate, _) => ("reaches", format!("{number} {unit}")),
@@ -103,10 +92,10 @@ fn of_figure(row: EnvironmentId, op: Op, figure: &Figure) -> Finding {
     let operation = is_exit.then(|| subject(op));
     let ratio = figure
         .ratio
-        .filter(|_| figure.flags.is_empty() && !row.is_bare());
+        .filter(|_| figure.flags.is_empty() && !row.environment.is_bare());
     let ratio = ratio.map(|ratio| {
         let factor = figures::quantity(ratio.estimate);
-        format!("{factor} times as much as in {}", clock.bare())
+        format!("{factor} times as much as in {}", report.name(&row.bare()))
     });
     let parts = [operation, ratio, Some(confidence(figure, op, clock))];
     let text: Vec<String> = parts.into_iter().flatten().collect();
@@ -146,10 +135,11 @@ fn capitalized(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::fixture::{cell, figure, figure_between, figure_with_ratio, measured};
+    use trapline_model::EnvironmentId;
     use trapline_stats::{Flag, Value};
 
     fn sentence(cells: &[Cell]) -> String {
-        let found = finding(cells);
+        let found = finding(&Report::default(), cells);
         format!("{} {}", found.title, found.text)
     }
 

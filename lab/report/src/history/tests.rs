@@ -15,8 +15,7 @@ fn boot(environment: EnvironmentId, replicate: u32, ticks: u64) -> Observation {
         host_ns: None,
     };
     Observation {
-        environment,
-        overrides: Default::default(),
+        config: environment.into(),
         clock: environment.clock(),
         replicate,
         unit_per_tick: 1.0,
@@ -75,7 +74,7 @@ fn screening() -> Screening {
 
 fn terminal(screening: &Screening) -> String {
     let document = document(screening, &|_| "today".to_owned());
-    render(&[document], Format::Text(plain())).unwrap()
+    render(&document, Format::Text(plain())).unwrap()
 }
 
 fn plain() -> Style {
@@ -109,7 +108,7 @@ fn shifts_have_a_corrected_p_and_boots_that_disagree_no_figure() {
 #[test]
 fn boots_that_disagree_are_reported_in_place_of_a_figure() {
     let document = document(&screening(), &|_| String::new());
-    let json = render(&[document], Format::Json).unwrap();
+    let json = render(&document, Format::Json).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let series = json["series"].as_array().unwrap();
     let exact = series.iter().find(|one| one["clock"] == "insn").unwrap();

@@ -19,13 +19,14 @@ pub fn words(report: &Report, shown: &[&Interrupts], unit: &str) -> Vec<String> 
     for interrupts in shown {
         words.extend(bounded(settings.scheduling.sched, interrupts, unit));
     }
-    let mut environments: Vec<_> = shown.iter().map(|one| one.environment).collect();
-    environments.dedup();
-    for environment in environments {
-        let facts = report.summary.facts.get(&environment);
+    let mut configs: Vec<_> = shown.iter().map(|one| &one.config).collect();
+    configs.dedup();
+    for config in configs {
+        let name = report.name(config);
+        let facts = report.summary.facts.get(config);
         let cpu_time = facts.and_then(|facts| facts.get(irq::CPU_TIME_US));
         words.extend(cpu_time.map(|us| {
-            format!("{environment}: its VMM had {us} thousand insn of CPU time, with its start")
+            format!("{name}: its VMM had {us} thousand insn of CPU time, with its start")
         }));
         let did = facts.into_iter().flatten().filter_map(|(fact, did)| {
             let (_, load) = fact.strip_prefix("load-")?.split_once('-')?;
@@ -33,7 +34,7 @@ pub fn words(report: &Report, shown: &[&Interrupts], unit: &str) -> Vec<String> 
         });
         let did: Vec<_> = did.collect();
         if !did.is_empty() {
-            words.push(format!("{environment}: {}", did.join("; ")));
+            words.push(format!("{name}: {}", did.join("; ")));
         }
     }
     words

@@ -9,6 +9,8 @@ use trapline_stats::irq::{
 #[derive(Serialize)]
 pub struct JsonInterrupts {
     environment: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    settings: String,
     workload: &'static str,
     operation: &'static str,
     clock: &'static str,
@@ -132,7 +134,7 @@ impl JsonInterrupts {
     /// `interrupts`, made and judged by `settings`.
     pub fn new(interrupts: &Interrupts, settings: &Settings) -> Self {
         let Interrupts {
-            environment,
+            config,
             op,
             clock,
             stages,
@@ -143,7 +145,8 @@ impl JsonInterrupts {
         let proof = require.map(|share| interrupts.proof(share));
         let interval = interrupts.in_time_interval.as_ref();
         Self {
-            environment: environment.name(),
+            environment: config.environment.name(),
+            settings: config.overrides.to_string(),
             workload: op.workload().name(),
             operation: op.name(),
             clock: clock.name(),
@@ -169,8 +172,7 @@ impl JsonInterrupts {
             summary: (&interrupts.all).into(),
             in_time_interval: interval.map(|known| known.bursts.into()),
             in_time_interval_independent: interval
-                .and_then(|known| known.independent)
-                .map(Into::into),
+                .and_then(|known| Some(known.independent?.into())),
             windows_per_block: interval.map(|known| known.windows_per_block),
             first_windows: (&interrupts.first).into(),
             rest: interrupts.rest.as_ref().map(JsonSpread::from),

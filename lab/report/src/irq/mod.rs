@@ -64,7 +64,7 @@ fn lateness(shown: &[&Interrupts], report: &Report, cells: &[Cell], clock: Clock
     ]);
     section.details(tables::missing_percentiles(shown));
     section.details(conditions::words(report, shown, unit(clock)));
-    section.warnings(Notes::of_clock(cells, clock));
+    section.warnings(Notes::of_clock(report, cells, clock));
     for interrupts in shown {
         let name = interrupts.name();
         let remarks = remarks(interrupts).into_iter();

@@ -77,7 +77,7 @@ fn table(matrix: &Matrix, width: usize) -> String {
         width,
         ..Style::default()
     };
-    render(&[matrix.document("1")], Format::Text(style)).unwrap()
+    render(&matrix.document("1"), Format::Text(style)).unwrap()
 }
 
 /// Returns the lines of the table after its legend.
@@ -87,7 +87,7 @@ fn remarks(matrix: &Matrix) -> String {
 }
 
 fn json(matrix: &Matrix) -> serde_json::Value {
-    let text = render(&[matrix.document("1")], Format::Json).unwrap();
+    let text = render(&matrix.document("1"), Format::Json).unwrap();
     serde_json::from_str(&text).unwrap()
 }
 

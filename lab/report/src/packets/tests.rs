@@ -52,7 +52,7 @@ fn text(rates: &Rates) -> String {
         colour: false,
         unicode: true,
     };
-    render(&[rates.document("1")], Format::Text(style)).unwrap()
+    render(&rates.document("1"), Format::Text(style)).unwrap()
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn numbers_of_queues_are_in_tables_of_their_own() {
         ]
     );
     let text = rates.document("1");
-    let json = render(&[text], Format::Json).unwrap();
+    let json = render(&text, Format::Json).unwrap();
     assert!(json.contains("\"queues\": 4"), "{json}");
 }
 

@@ -15,7 +15,7 @@ const LONGEST: f64 = 0.2;
 
 /// Returns `None` without an A/A control.
 pub fn section(context: &Context<'_>) -> Option<Section> {
-    let aa_test = context.report().aa_control.as_ref()?;
+    let aa_test = context.report.aa_control.as_ref()?;
     let title = "A/A control";
     let sentences = sentences(aa_test);
     let mut smallest = aa_test.detectable.clone();
@@ -28,7 +28,7 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
             (bars(&smallest))
         }
     };
-    Some(context.section("chance", "A/A control", body))
+    Some(Section::new("chance", "A/A control", body))
 }
 
 const HELP: [&str; 2] = [

@@ -11,14 +11,14 @@ use trapline_stats::agreement::Agreement;
 
 /// `None` if no stack was measured on two clocks.
 pub fn section(context: &Context<'_>) -> Option<Section> {
-    let pairs = pairs(context.report(), &context.cells);
+    let pairs = pairs(context.report, &context.cells);
     if pairs.is_empty() {
         return None;
     }
     let mut table = Table::new("pair", COLUMNS);
     for pair in &pairs {
         if let Ok(correlations) = &pair.outcome {
-            push_rows(pair, correlations, &mut table);
+            push_rows(&pair.name(context.report), pair, correlations, &mut table);
         }
     }
     let body = html! {
@@ -26,12 +26,12 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
         p.lead { (EXPLANATION) }
         @if !table.rows.is_empty() { (document::scrollable(TITLE, &document::table(&table))) }
         @for pair in &pairs {
-            @if let Err(reason) = pair.outcome { p { (pair.name()) ": refused: " (reason) } }
-            @if let Some(caveat) = &pair.caveat { p { (pair.name()) ": " (caveat) } }
+            @if let Err(reason) = pair.outcome { p { (pair.name(context.report)) ": refused: " (reason) } }
+            @if let Some(caveat) = &pair.caveat { p { (pair.name(context.report)) ": " (caveat) } }
         }
         p.beyond { (LIMITS) }
     };
-    Some(context.section("agreement", "Agreement of the clocks", body))
+    Some(Section::new("agreement", "Agreement of the clocks", body))
 }
 
 const COLUMNS: [&str; 5] = ["n", "rho", "95% interval", "p", "farthest apart"];
@@ -43,7 +43,7 @@ const HELP: [&str; 2] = [
     "Published cycles are those of the section of that name, all of processors of one generation.",
 ];
 
-fn push_rows(pair: &Pair, correlations: &Correlations, table: &mut Table) {
+fn push_rows(name: &str, pair: &Pair, correlations: &Correlations, table: &mut Table) {
     let cells = |count: usize, agreement: &Agreement, farthest: String| {
         let interval = agreement.interval.map_or(ABSENT.to_owned(), range);
         [
@@ -58,7 +58,7 @@ fn push_rows(pair: &Pair, correlations: &Correlations, table: &mut Table) {
         format!("{}, {a} and {b}", names::path(op))
     });
     let count = pair.operations.len();
-    table.row(pair.name(), cells(count, &correlations.all, farthest));
+    table.row(name, cells(count, &correlations.all, farthest));
     for (workload, count, within) in &correlations.within {
         let label = format!("– within {}", workload.name());
         table.row(label, cells(*count, within, String::new()));

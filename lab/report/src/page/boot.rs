@@ -12,12 +12,12 @@ use trapline_stats::BootTimeline;
 
 /// Returns `None` unless operations of booting were asked for and have timelines.
 pub fn section(context: &Context<'_>) -> Option<Section> {
-    let report = context.report();
+    let report = context.report;
     let is_requested = report.operations.intersects(Workload::Boot.set());
     if !is_requested || report.summary.timelines.is_empty() {
         return None;
     }
-    Some(context.section(
+    Some(Section::new(
         "boot",
         "Boot",
         html! {
@@ -36,12 +36,12 @@ const HELP: [&str; 3] = [
 ];
 
 fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
-    let all = context.report().summary.timelines.iter();
+    let all = context.report.summary.timelines.iter();
     let shown: Vec<&BootTimeline> = all.filter(|timeline| timeline.clock == clock).collect();
     html! {
         @if !shown.is_empty() {
-            (document::section(&timelines::section(&shown, clock)))
-            div aria-hidden="true" { (document::bars(&timelines::bars(&shown))) }
+            (document::section(&timelines::section(context.report, &shown, clock)))
+            div aria-hidden="true" { (document::bars(&timelines::bars(context.report, &shown))) }
         }
     }
 }

@@ -14,7 +14,7 @@ use trapline_model::{Clock, EnvironmentId};
 pub fn sections(context: &Context<'_>, matrix: &Matrix) -> Vec<Section> {
     vec![
         headline::of_words(context, &in_words(matrix)),
-        context.section("builds", "Kernel builds", body(matrix)),
+        Section::new("builds", "Kernel builds", body(matrix)),
         facts::of_builds(context, &matrix.facts),
     ]
 }

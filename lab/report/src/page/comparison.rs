@@ -1,4 +1,4 @@
-//! The table of one clock: operations down, environments across, with bars.
+//! The table of one clock: operations down, configurations across, with bars.
 //!
 //! Bandwidths have another unit and another direction, and stand apart. Without the
 //! script it is a table; the script sorts and filters it.
@@ -29,11 +29,11 @@ pub fn section(context: &Context<'_>, clock: Clock) -> Option<Section> {
         return None;
     }
     let table = Table {
-        id: context.id(clock.name()),
+        id: clock.name(),
         context,
         shown,
         operations,
-        details: clock == Clock::Wall && !context.study.observations.is_empty(),
+        details: clock == Clock::Wall && !context.observations.is_empty(),
     };
     let mut notes = Notes::default();
     let rows = table.body(&mut notes);
@@ -41,7 +41,7 @@ pub fn section(context: &Context<'_>, clock: Clock) -> Option<Section> {
         Clock::Wall => "time for one operation, with its spread,",
         _ => "instructions for one operation, mean over all batches,",
     };
-    Some(context.section(
+    Some(Section::new(
         clock.name(),
         clock_title(clock),
         html! {
@@ -49,17 +49,17 @@ pub fn section(context: &Context<'_>, clock: Clock) -> Option<Section> {
             p.lead { (figure) " and how many times that of "
                 strong { (clock.bare().name()) } }
             (table.controls())
-            div.scroll tabindex="0" role="region" aria-label=(context.label(&format!("{} table", clock_title(clock)))) {
+            div.scroll tabindex="0" role="region" aria-label={ (clock_title(clock)) " table" } {
                 table.comparison id={ "table-" (table.id) } { (table.head()) (rows) }
             }
-            (notes_below(&notes, &table.id))
+            (notes_below(context, &notes, table.id))
         },
     ))
 }
 
 struct Table<'a> {
     /// Prefix of the ids of its parts.
-    id: String,
+    id: &'static str,
     context: &'a Context<'a>,
     shown: Shown<'a>,
     operations: Vec<Op>,
@@ -79,9 +79,9 @@ impl Table<'_> {
                             option { (workload.name()) }
                         } } }
                 fieldset { legend { "Environments" }
-                    @for (column, row) in self.shown.environments.iter().enumerate() {
+                    @for (column, row) in self.shown.configs.iter().enumerate() {
                         label.chip { input type="checkbox" checked value=(column);
-                            i.dot.(labels::tone(*row)) {} (labels::name(*row)) }
+                            i.dot.(labels::tone(row.environment)) {} (self.context.name(row)) }
                     } }
                 output aria-live="polite" {}
             }
@@ -98,18 +98,18 @@ impl Table<'_> {
             thead {
                 tr {
                     th.name rowspan="2" scope="col" data-sort="order" { "operation" }
-                    @for (column, row) in self.shown.environments.iter().enumerate() {
-                        th.{ "c" (column) } scope="colgroup" colspan=(if row.is_bare() { 1 } else { 2 })
-                            title=(row.description()) { i.dot.(labels::tone(*row)) {} (labels::name(*row)) }
+                    @for (column, row) in self.shown.configs.iter().enumerate() {
+                        th.{ "c" (column) } scope="colgroup" colspan=(if row.environment.is_bare() { 1 } else { 2 })
+                            title=(row.environment.description()) { i.dot.(labels::tone(row.environment)) {} (self.context.name(row)) }
                     }
                 }
                 tr {
-                    @for (column, row) in self.shown.environments.iter().enumerate() {
+                    @for (column, row) in self.shown.configs.iter().enumerate() {
                         th.v.{ "c" (column) } scope="col" data-sort={ "v" (column) }
-                            data-label={ (labels::name(*row)) ", cost" } { "cost" }
-                        @if !row.is_bare() {
+                            data-label={ (self.context.name(row)) ", cost" } { "cost" }
+                        @if !row.environment.is_bare() {
                             th.r.{ "c" (column) } scope="col" data-sort={ "r" (column) }
-                                data-label={ (labels::name(*row)) ", times bare" } { "× bare" }
+                                data-label={ (self.context.name(row)) ", times bare" } { "× bare" }
                         }
                     }
                 }
@@ -121,7 +121,7 @@ impl Table<'_> {
         html! {
             @for workload in self.workloads() {
                 tbody data-workload=(workload.name()) {
-                    tr.group { th scope="rowgroup" colspan=(self.shown.environments.len() * 2 + 1) {
+                    tr.group { th scope="rowgroup" colspan=(self.shown.configs.len() * 2 + 1) {
                         (workload.name()) " " span { (workload.question()) } } }
                     @for op in self.operations.iter().filter(|op| op.workload() == workload) {
                         (self.row(*op, notes))
@@ -137,13 +137,13 @@ impl Table<'_> {
             tr {
                 th.name scope="row" { span.of { (op.workload().name()) "/" }
                     @match &self.details {
-                        true => a.op href={ "#" (detail::address(self.context, op)) }
+                        true => a.op href={ "#" (detail::address(op)) }
                             title=(op.description()) { (op.name()) },
                         false => span.op title=(op.description()) { (op.name()) },
                     } }
-                @for (column, row) in self.shown.environments.iter().enumerate() {
-                    (self.cell(column, self.shown.cell(*row, op), largest, notes))
-                    @if !row.is_bare() { (ratio(column, self.shown.cell(*row, op))) }
+                @for (column, row) in self.shown.configs.iter().enumerate() {
+                    (self.cell(column, self.shown.cell(row, op), largest, notes))
+                    @if !row.environment.is_bare() { (ratio(column, self.shown.cell(row, op))) }
                 }
             }
         }
@@ -152,8 +152,8 @@ impl Table<'_> {
     /// The upper end of the bars of a line, which an interval does not move far; 0 where
     /// there is nothing to compare.
     fn largest(&self, op: Op) -> f64 {
-        let rows = self.shown.environments.iter();
-        let figures = rows.filter_map(|row| self.shown.cell(*row, op)?.value.figure());
+        let rows = self.shown.configs.iter();
+        let figures = rows.filter_map(|row| self.shown.cell(row, op)?.value.figure());
         let ends = figures.map(|figure| {
             let high = figure.interval.map_or(figure.estimate, |one| one.high);
             high.min(figure.estimate * 1.5)
@@ -169,17 +169,17 @@ impl Table<'_> {
         let place = format!("c{column}");
         let absent = html! { td.v.none.(place) { "–" } };
         let Some(cell) = cell else { return absent };
-        let row = labels::row(cell);
+        let name = self.context.name(&cell.config);
         match &cell.value {
             Value::Skip(_) => absent,
             Value::Failed(failure) => html! {
-                td.v.(place) data-env=(labels::name(row)) {
+                td.v.(place) data-env=(name) {
                     span.failed title=(printable(&failure.reason)) { "failed" } }
             },
             Value::Measured(figure) => {
                 let spread = table::spread(figure);
                 html! {
-                    td.v.(place).(labels::tone(row)) data-env=(labels::name(row)) data-v=(sort_key(figure.estimate)) {
+                    td.v.(place).(labels::tone(cell.config.environment)) data-env=(name) data-v=(sort_key(figure.estimate)) {
                         span.figure { (value(cell, figure)) (self.marks(cell, notes)) }
                         @if !spread.is_empty() { span.s { (spread) } }
                         @if let Some(range) = table::range(cell, figure) {
@@ -259,8 +259,8 @@ fn sort_key(value: f64) -> f64 {
     format!("{value:.6e}").parse().unwrap_or(value)
 }
 
-fn notes_below(notes: &Notes, id: &str) -> Markup {
-    let texts = notes.texts();
+fn notes_below(context: &Context<'_>, notes: &Notes, id: &str) -> Markup {
+    let texts = notes.texts(context.report);
     html! {
         @if !texts.is_empty() {
             ol.notes {

@@ -1,10 +1,10 @@
-//! Details of the figures of the wall clock: for each operation a plot of all values by environment
+//! Details of the figures of the wall clock: for each operation a plot of all values by configuration
 //! and a table of statistics.
 
 use super::context::Context;
 use super::distribution_plot::{Detail, DistributionPlot};
 use super::help::help;
-use super::labels::{self, Row};
+use super::labels;
 use super::{heading, Section};
 use crate::document::{html as document, Span, Table, ABSENT};
 use crate::figures;
@@ -17,7 +17,7 @@ use trapline_stats::{verdict, Cell, Figure};
 
 /// Returns `None` without observations of the wall clock.
 pub fn section(context: &Context<'_>) -> Option<Section> {
-    if context.study.observations.is_empty() {
+    if context.observations.is_empty() {
         return None;
     }
     let shown = context.shown(Clock::Wall)?;
@@ -28,7 +28,7 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
         .filter(|cell| cell.clock == Clock::Wall);
     let boots = measured.filter_map(|cell| Some(cell.value.figure()?.boots));
     let grain = Detail::fitting(boots.sum());
-    Some(context.section(
+    Some(Section::new(
         "distributions",
         title,
         html! {
@@ -52,31 +52,30 @@ const HELP: [&str; 3] = [
 ];
 
 /// Returns the id of the details of an operation.
-pub fn address(context: &Context<'_>, op: Op) -> String {
-    context.id(&format!("on-{}-{}", op.workload().name(), op.name()))
+pub fn address(op: Op) -> String {
+    format!("on-{}-{}", op.workload().name(), op.name())
 }
 
 fn operation(context: &Context<'_>, op: Op, grain: Detail) -> Markup {
     let cells = context.cells.iter();
     let here = cells.filter(|cell| cell.clock == Clock::Wall && cell.op == op);
-    let rows = here.filter_map(|cell| Some((labels::row(cell), cell, cell.value.figure()?)));
-    let rows: Vec<(Row, &Cell, &Figure)> = rows.collect();
+    let rows = here.filter_map(|cell| Some((cell, cell.value.figure()?)));
+    let rows: Vec<(&Cell, &Figure)> = rows.collect();
     let clouds = clouds(context, &rows, grain);
     html! {
-        details #(address(context, op)) {
+        details #(address(op)) {
             summary { span.of { (op.workload().name()) "/" } b { (op.name()) }
                 span.what { (op.description()) } }
             @for group in groups(&clouds) {
-                div.clouds { @for cloud in &group { (cloud.drawn(common_ends(&group))) } }
+                div.clouds { @for cloud in &group { (cloud.drawn(context, common_ends(&group))) } }
             }
-            (document::scrollable(&context.label(&format!("{} in numbers", names::path(op))), &document::table(&numbers(&rows))))
+            (document::scrollable(&format!("{} in numbers", names::path(op)), &document::table(&numbers(context, &rows))))
         }
     }
 }
 
-/// The values of one environment.
+/// The values of one configuration.
 struct Cloud<'a> {
-    row: Row,
     cell: &'a Cell,
     figure: &'a Figure,
     boots: Vec<Sorted>,
@@ -87,16 +86,16 @@ struct Cloud<'a> {
 
 fn clouds<'a>(
     context: &Context<'_>,
-    rows: &[(Row, &'a Cell, &'a Figure)],
+    rows: &[(&'a Cell, &'a Figure)],
     grain: Detail,
 ) -> Vec<Cloud<'a>> {
     let rows = rows.iter();
-    rows.filter_map(|(row, cell, figure)| Cloud::new(context, *row, cell, figure, grain))
+    rows.filter_map(|(cell, figure)| Cloud::new(context, cell, figure, grain))
         .collect()
 }
 
 /// Returns groups of plots that share an axis: estimates of a group are within a factor of
-/// [`COMPARABLE`]. Environments keep their order.
+/// [`COMPARABLE`]. Configurations keep their order.
 fn groups<'b, 'a>(clouds: &'b [Cloud<'a>]) -> Vec<Vec<&'b Cloud<'a>>> {
     let mut sorted: Vec<&Cloud<'_>> = clouds.iter().collect();
     sorted.sort_by(|a, b| a.figure.estimate.total_cmp(&b.figure.estimate));
@@ -110,9 +109,9 @@ fn groups<'b, 'a>(clouds: &'b [Cloud<'a>]) -> Vec<Vec<&'b Cloud<'a>>> {
         }
     }
     for group in &mut groups {
-        group.sort_by_key(|cloud| cloud.row);
+        group.sort_by_key(|cloud| &cloud.cell.config);
     }
-    groups.sort_by_key(|group| group[0].row);
+    groups.sort_by_key(|group| &group[0].cell.config);
     groups
 }
 
@@ -126,13 +125,12 @@ fn common_ends(group: &[&Cloud<'_>]) -> (f64, f64) {
 impl<'a> Cloud<'a> {
     fn new(
         context: &Context<'_>,
-        row: Row,
         cell: &'a Cell,
         figure: &'a Figure,
         grain: Detail,
     ) -> Option<Self> {
-        let here = context.study.observations.iter();
-        let here = here.filter(|seen| seen.environment == row);
+        let here = context.observations.iter();
+        let here = here.filter(|seen| seen.config == cell.config);
         let mut boots = verdict::boot_values(here.clone(), cell.op);
         boots.sort_by_key(|boot| boot.block);
         let step = verdict::clock_step(here, cell.op);
@@ -141,7 +139,6 @@ impl<'a> Cloud<'a> {
         let all = Sorted::new(boots.iter().flat_map(Sorted::iter).collect())?;
         let modes = modes(&all.iter().collect::<Vec<f64>>(), step);
         Some(Self {
-            row,
             cell,
             figure,
             boots,
@@ -162,13 +159,13 @@ impl<'a> Cloud<'a> {
     }
 
     /// Renders the plot on an axis with these ends.
-    fn drawn(&self, ends: (f64, f64)) -> Markup {
-        let (plot, name) = (self.plot(), labels::name(self.row));
+    fn drawn(&self, context: &Context<'_>, ends: (f64, f64)) -> Markup {
+        let (plot, name) = (self.plot(), context.name(&self.cell.config));
         html! {
-            figure.cloud.(labels::tone(self.row)) {
+            figure.cloud.(labels::tone(self.cell.config.environment)) {
                 figcaption { i.dot {} (name) " "
                     b { (figures::value(self.figure.estimate, self.cell.op, self.cell.clock)) } }
-                (plot.drawn(name, ends))
+                (plot.drawn(&name, ends))
                 (gathered(&self.modes, self.cell))
             }
         }
@@ -196,10 +193,10 @@ const COLUMNS: [&str; 11] = [
     "estimate", "95% from", "to", "min", "p50", "p90", "p99", "max", "batches", "exits", "host CPU",
 ];
 
-fn numbers(rows: &[(Row, &Cell, &Figure)]) -> Table {
+fn numbers(context: &Context<'_>, rows: &[(&Cell, &Figure)]) -> Table {
     let mut table = Table::new("environment", COLUMNS);
-    for (row, cell, figure) in rows {
-        table.row(labels::name(*row), line(cell, figure));
+    for (cell, figure) in rows {
+        table.row(context.name(&cell.config), line(cell, figure));
     }
     table
 }

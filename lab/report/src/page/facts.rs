@@ -2,23 +2,23 @@
 
 use super::context::Context;
 use super::help::help;
-use super::{heading, labels, Section};
+use super::{heading, Section};
 use crate::printable;
 use maud::{html, Markup};
 use std::collections::BTreeMap;
 
 pub fn section(context: &Context<'_>) -> Section {
-    let report = context.report();
-    context.section(
+    let report = context.report;
+    Section::new(
         "facts",
         "Facts",
         html! {
             (heading("Facts and data", help("Facts", &HELP)))
-            @if context.is_first() { (run(context)) }
+            (run(context))
             div.facts {
                 details open { summary { "This host" } (list(&report.facts)) }
-                @for (row, facts) in &report.summary.facts {
-                    details { summary { (labels::name(*row)) " " span { (row.description()) } } (list(facts)) }
+                @for (config, facts) in &report.summary.facts {
+                    details { summary { (context.name(config)) " " span { (config.environment.description()) } } (list(facts)) }
                 }
             }
         },
@@ -39,14 +39,14 @@ pub fn of_run(context: &Context<'_>) -> Section {
 }
 
 fn of_facts(context: &Context<'_>, further: Markup) -> Section {
-    context.section(
+    Section::new(
         "facts",
         "Facts",
         html! {
             (heading("Facts and data", help("Facts", &HELP)))
             (run(context))
             div.facts {
-                details open { summary { "This host" } (list(&context.report().facts)) }
+                details open { summary { "This host" } (list(&context.report.facts)) }
                 (further)
             }
         },
@@ -65,7 +65,7 @@ fn run(context: &Context<'_>) -> Markup {
         dl.run {
             div { dt { "asked for" } dd { code { (printable(&run.request)) } } }
             div { dt { "shown again by" } dd { code { (store) } } }
-            @if let Some(seed) = context.report().seed { div { dt { "seed" } dd { (seed) } } }
+            @if let Some(seed) = context.report.seed { div { dt { "seed" } dd { (seed) } } }
             div { dt { "boots" } dd { (run.boots)
                 @if !run.is_complete { " – the run was interrupted, or goes on" } } }
             div { dt { "data" } dd {

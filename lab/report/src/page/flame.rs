@@ -1,7 +1,6 @@
 //! Profiles as flame graphs: callers below, and the width of a frame is what was executed
 //! in it and above it. The script zooms; without it the whole is shown.
 
-use super::context::Context;
 use super::help::help;
 use super::profile::{Frame, Profile};
 use super::{heading, Section};
@@ -19,7 +18,7 @@ const TALL: f64 = 1.2;
 const MOST: usize = 12;
 
 /// `None` if no profiles were given.
-pub fn section(context: &Context<'_>, profiles: &[Profile]) -> Option<Section> {
+pub fn section(profiles: &[Profile]) -> Option<Section> {
     if profiles.is_empty() {
         return None;
     }
@@ -27,7 +26,7 @@ pub fn section(context: &Context<'_>, profiles: &[Profile]) -> Option<Section> {
         (heading("Where the instructions go", help("Where the instructions go", &HELP)))
         @for profile in profiles { (graph(profile)) }
     };
-    Some(context.section("profiles", "Profiles", body))
+    Some(Section::new("profiles", "Profiles", body))
 }
 
 const HELP: [&str; 3] = [

@@ -10,24 +10,20 @@ use maud::{html, Markup};
 use trapline_model::Clock;
 
 pub fn section(context: &Context<'_>) -> Section {
-    let mut found = findings::all(context.report(), &context.cells);
+    let mut found = findings::all(context.report, &context.cells);
     let first = found.remove(0);
-    let help = || help(TITLE, &texts().each_ref().map(String::as_str));
-    context.section(
+    let settings = &context.report.settings;
+    Section::new(
         "headline",
         TITLE,
         html! {
-            @if let Some(settings) = context.settings() {
-                p.place { "With " code { (settings) } }
+            @if !settings.is_default() {
+                p.place { "With " code { (printable(&settings.to_string())) } }
             }
-            @if context.is_first() {
-                div.head { p.place { (place(context)) } (help()) }
-                (machine(context))
-                @for doubt in context.doubts() { p.doubt { (printable(&doubt)) } }
-                h1 { (first.title) }
-            } @else {
-                div.head { h2.words { (first.title) } (help()) }
-            }
+            div.head { p.place { (place(context)) } (help(TITLE, &texts().each_ref().map(String::as_str))) }
+            (machine(context))
+            @for doubt in context.doubts() { p.doubt { (printable(&doubt)) } }
+            h1 { (first.title) }
             p.under { (first.text) " " (clock(first.clock)) }
             @if !found.is_empty() {
                 ul.findings { @for finding in &found { (card(finding)) } }
@@ -43,7 +39,7 @@ pub fn of_words(context: &Context<'_>, words: &str) -> Section {
         (machine(context))
         h1 { (words) }
     };
-    context.section("headline", TITLE, body)
+    Section::new("headline", TITLE, body)
 }
 
 fn texts() -> [String; 3] {
@@ -64,7 +60,7 @@ fn texts() -> [String; 3] {
 /// Returns host and date.
 fn place(context: &Context<'_>) -> Markup {
     let known = ["cpu", "kernel", "kvm"].into_iter();
-    let known = known.filter_map(|name| context.report().facts.get(name));
+    let known = known.filter_map(|name| context.report.facts.get(name));
     let mut facts: Vec<String> = known.map(|fact| printable(fact)).collect();
     facts.push(printable(&context.run.started));
     facts.retain(|fact| !fact.is_empty());
@@ -73,7 +69,7 @@ fn place(context: &Context<'_>) -> Markup {
 
 /// Returns the sentence about the simulated machine, if there is one.
 fn machine(context: &Context<'_>) -> Markup {
-    let machine = brief::simulated_machine(context.report());
+    let machine = brief::simulated_machine(context.report);
     html! { @if let Some(machine) = machine { p.place { (printable(&machine)) } } }
 }
 

@@ -14,12 +14,12 @@ use trapline_stats::irq::Interrupts;
 
 /// Returns `None` if no interrupts were measured.
 pub fn section(context: &Context<'_>) -> Option<Section> {
-    let report = context.report();
+    let report = context.report;
     if report.interrupts.is_empty() {
         return None;
     }
     let title = "Interrupts";
-    Some(context.section(
+    Some(Section::new(
         "interrupts",
         title,
         html! {
@@ -42,14 +42,14 @@ const HELP: [&str; 4] = [
 ];
 
 fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
-    let report = context.report();
+    let report = context.report;
     let all = report.interrupts.iter();
     let shown: Vec<&Interrupts> = all.filter(|found| found.clock == clock).collect();
     html! {
         @if !shown.is_empty() {
             div.clouds {
                 @for found in &shown {
-                    figure.cloud.(labels::tone(found.environment)) {
+                    figure.cloud.(labels::tone(found.config.environment)) {
                         figcaption { i.dot {} (found.name()) }
                         (exceedance::drawn(found, &shown))
                     }

@@ -4,25 +4,11 @@ use trapline_model::layers::{
     Domain, Guest, Hypervisor, Level, Machine, QemuMachine, Vmm, OPTION_VMM,
 };
 use trapline_model::{vmms, EnvironmentId};
-use trapline_stats::Cell;
 
-/// The environment of a row or a column.
-pub type Row = EnvironmentId;
-
-/// Returns the row of a cell.
-pub fn row(cell: &Cell) -> Row {
-    cell.environment
-}
-
-/// Returns the name, as on the command line.
-pub fn name(row: Row) -> &'static str {
-    row.name()
-}
-
-/// Returns the labels of the layers of a row, outermost first; the innermost runs the workloads.
-pub fn layers(row: Row) -> Vec<&'static str> {
-    let stack = row.stack();
-    let is_uml = row.is_user_mode();
+/// Returns the labels of the layers of an environment, outermost first; the innermost runs the workloads.
+pub fn layers(environment: EnvironmentId) -> Vec<&'static str> {
+    let stack = environment.stack();
+    let is_uml = environment.is_user_mode();
     let is_host = stack.machine == Machine::Host && stack.levels.is_empty();
     let mut labels = vec!["this host: Linux"];
     labels.extend(machine(stack.machine));
@@ -73,10 +59,10 @@ fn virtualization(level: Level) -> Vec<&'static str> {
     }
 }
 
-/// Returns the class of the colour of a row: that of the program or hypervisor that runs its guest, on
-/// every clock, page and plot. Rows without virtualization share one.
-pub fn tone(row: Row) -> &'static str {
-    let Some(level) = row.stack().innermost() else {
+/// Returns the class of the colour of an environment: that of the program or hypervisor that runs its guest, on
+/// every clock, page and plot. Environments without virtualization share one.
+pub fn tone(environment: EnvironmentId) -> &'static str {
+    let Some(level) = environment.stack().innermost() else {
         return "t0";
     };
     match (level.hypervisor, level.vmm) {

@@ -5,10 +5,11 @@
 
 use super::context::Context;
 use super::help::help;
-use super::labels::{self, Row};
+use super::labels;
 use super::{heading, Section};
 use crate::{figures, printable};
 use maud::{html, Markup};
+use std::collections::BTreeSet;
 use trapline_abi::Op;
 use trapline_model::EnvironmentId;
 use trapline_stats::Value;
@@ -18,7 +19,7 @@ struct Layer {
     name: &'static str,
     inner: Vec<Layer>,
     /// Whose innermost layer it is.
-    row: Option<Row>,
+    row: Option<EnvironmentId>,
 }
 
 /// Returns `None` without environments.
@@ -32,7 +33,7 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
             (heading("Where it ran", help("Where it ran", &HELP)))
             ul.map { @for layer in &roots { (drawn(context, layer)) } }
         };
-        context.section("map", "Map", body)
+        Section::new("map", "Map", body)
     })
 }
 
@@ -45,20 +46,12 @@ const HELP: [&str; 2] = [
 ];
 
 /// Returns every environment that was measured or requested.
-fn rows(context: &Context<'_>) -> Vec<Row> {
-    let skipped = context.report().skips.iter().map(|(row, _)| *row);
-    let mut rows: Vec<Row> = context
-        .cells
-        .iter()
-        .map(labels::row)
-        .chain(skipped)
-        .collect();
-    rows.sort();
-    rows.dedup();
-    rows
+fn rows(context: &Context<'_>) -> BTreeSet<EnvironmentId> {
+    let configs = context.report.configs().into_iter();
+    configs.map(|config| config.environment).collect()
 }
 
-fn plant(among: &mut Vec<Layer>, stack: &[&'static str], row: Row) {
+fn plant(among: &mut Vec<Layer>, stack: &[&'static str], row: EnvironmentId) {
     let Some((name, inner)) = stack.split_first() else {
         return;
     };
@@ -87,13 +80,13 @@ fn drawn(context: &Context<'_>, layer: &Layer) -> Markup {
     }
 }
 
-fn leaf(context: &Context<'_>, row: Row, name: &str) -> Markup {
+fn leaf(context: &Context<'_>, row: EnvironmentId, name: &str) -> Markup {
     let reason = reason(context, row);
     let tone = labels::tone(row);
     html! {
         li.leaf.(tone).skipped[reason.is_some()] title=(row.description()) {
             span.layer { (name) }
-            strong { (labels::name(row)) }
+            strong { (row.name()) }
             @match &reason {
                 Some(reason) => span.figure title=(printable(reason)) { "not measured" },
                 None => (figure(context, row)),
@@ -103,16 +96,19 @@ fn leaf(context: &Context<'_>, row: Row, name: &str) -> Markup {
 }
 
 /// Returns the reason if nothing was measured there.
-fn reason(context: &Context<'_>, row: Row) -> Option<String> {
-    let mut here = context.cells.iter().filter(|cell| labels::row(cell) == row);
+fn reason(context: &Context<'_>, row: EnvironmentId) -> Option<String> {
+    let mut here = context
+        .cells
+        .iter()
+        .filter(|cell| cell.config.environment == row);
     if here.clone().any(|cell| cell.value.figure().is_some()) {
         return None;
     }
     let asked = context
-        .report()
+        .report
         .skips
         .iter()
-        .find(|(skipped, _)| *skipped == row);
+        .find(|(skipped, _)| skipped.environment == row);
     let reason = here.find_map(|cell| match &cell.value {
         Value::Skip(reason) => Some(reason.clone()),
         Value::Failed(failure) => Some(failure.reason.clone()),
@@ -124,10 +120,12 @@ fn reason(context: &Context<'_>, row: Row) -> Option<String> {
         .or(Some(String::new()))
 }
 
+/// Returns a figure of the first configuration.
 fn figure(context: &Context<'_>, row: EnvironmentId) -> Markup {
+    let config = context.report.first(row);
     let shown = [Op::PortOut, Op::Getpid, Op::BootMain].into_iter();
     let shown = shown
-        .filter_map(|op| Some((op, context.figure(row, op)?)))
+        .filter_map(|op| Some((op, context.figure(config?, op)?)))
         .next();
     html! {
         @if let Some((op, figure)) = shown {

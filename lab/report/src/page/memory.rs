@@ -1,4 +1,4 @@
-//! Latency of loads by working set: a plot for each order of addresses, with a line for each environment.
+//! Latency of loads by working set: a plot for each order of addresses, with a line for each configuration.
 
 use super::context::Context;
 use super::help::help;
@@ -6,13 +6,14 @@ use super::log_plot::{range_of, round_numbers, Frame, Line, LogAxis};
 use super::{heading, labels, Section};
 use crate::figures;
 use maud::{html, Markup};
+use std::collections::BTreeSet;
 use trapline_abi::sweep::{Pattern, Sweep, SIZES};
-use trapline_model::{Clock, EnvironmentId};
+use trapline_model::{Clock, Config};
 use trapline_stats::Cell;
 
 /// Returns `None` if no latency of loads was measured.
 pub fn section(context: &Context<'_>) -> Option<Section> {
-    let points: Vec<Point> = context.cells.iter().filter_map(point).collect();
+    let points: Vec<Point<'_>> = context.cells.iter().filter_map(point).collect();
     let down = range_of(points.iter().map(|point| point.time))?;
     let short = |time: f64| {
         figures::time(time, Clock::Wall)
@@ -35,13 +36,13 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
         },
     );
     let title = "Latency of loads";
-    Some(context.section(
+    Some(Section::new(
         "memory",
         title,
         html! {
             (heading("Latency of loads, wall clock", help(title, &HELP)))
             p.lead { "Each load waits for the one before. All plots have the same axes, which are logarithmic." }
-            div.trends { @for pattern in Pattern::ALL { (plot(&frame, pattern, &points)) } }
+            div.trends { @for pattern in Pattern::ALL { (plot(context, &frame, pattern, &points)) } }
         },
     ))
 }
@@ -52,34 +53,35 @@ const HELP: [&str; 2] = [
     "An order that the processor predicts is prefetched, so that sequential loads hardly wait.",
 ];
 
-/// Latency of one environment and operation.
-struct Point {
-    environment: EnvironmentId,
+/// Latency of one configuration and operation.
+struct Point<'a> {
+    config: &'a Config,
     sweep: Sweep,
     time: f64,
 }
 
-fn point(cell: &Cell) -> Option<Point> {
+fn point(cell: &Cell) -> Option<Point<'_>> {
     Some(Point {
-        environment: cell.environment,
+        config: &cell.config,
         sweep: Sweep::of(cell.op).filter(|_| cell.clock == Clock::Wall)?,
         time: cell.value.figure()?.estimate,
     })
 }
 
-fn plot(frame: &Frame, pattern: Pattern, points: &[Point]) -> Markup {
+fn plot(context: &Context<'_>, frame: &Frame, pattern: Pattern, points: &[Point<'_>]) -> Markup {
     let here = || points.iter().filter(|it| it.sweep.pattern == pattern);
-    let lines = EnvironmentId::all().map(|id| {
-        let of_it = here().filter(|point| point.environment == id);
+    let configs: BTreeSet<&Config> = here().map(|point| point.config).collect();
+    let lines = configs.into_iter().map(|config| {
+        let of_it = here().filter(|point| point.config == config);
         Line {
-            name: id.name().to_owned(),
-            tone: labels::tone(id),
+            name: context.name(config),
+            tone: labels::tone(config.environment),
             points: of_it
                 .map(|point| (point.sweep.bytes as f64, point.time))
                 .collect(),
         }
     });
-    let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
+    let lines: Vec<Line> = lines.collect();
     let caption = format!("memory/{}", pattern.name());
     html! {
         @if !lines.is_empty() { (frame.plot(&caption, &words(pattern, &lines), &lines)) }

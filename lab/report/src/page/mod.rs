@@ -30,8 +30,7 @@ mod packets;
 mod profile;
 mod reference;
 mod remarks;
-mod scaling;
-mod settings;
+mod series;
 mod shell;
 mod stream;
 mod tables;
@@ -54,23 +53,16 @@ use trapline_model::{Clock, Observation};
 /// Input of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// One study for each set of settings, the default one first.
-    pub studies: &'a [Study],
+    /// The figures.
+    pub report: &'a Report,
+    /// The observations behind the figures.
+    pub observations: &'a [Observation],
     /// Instruction profiles, which are not in the store.
     pub profiles: &'a [Profile],
     /// What it has measured, if it is builds of kernels or packets: it has nothing else then.
     pub family: Option<&'a Family>,
     /// The run.
     pub run: &'a Run,
-}
-
-/// The measurements with one set of settings.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Study {
-    /// The figures.
-    pub report: Report,
-    /// The observations behind the figures.
-    pub observations: Vec<Observation>,
 }
 
 /// The run of a page.
@@ -90,34 +82,19 @@ pub struct Run {
 
 /// Renders the page, a complete HTML document.
 pub fn page(source: &Source<'_>) -> String {
-    let studies = source.studies.iter().enumerate();
-    let contexts = studies.map(|(number, study)| Context::new(source.run, study, number));
-    let contexts: Vec<Context<'_>> = contexts.collect();
-    if let (Some(family), Some(first)) = (source.family, contexts.first()) {
-        let object = family.document(&first.report().version).object;
-        let data = document::json::render(&[&object], false);
-        let sections = of_family(first, family);
-        return shell::document(&Head::of(&contexts), &sections, &data).into_string();
-    }
-    let mut sections: Vec<Section> = contexts.iter().flat_map(sections).collect();
-    let flames = contexts
-        .first()
-        .and_then(|first| flame::section(first, source.profiles));
-    // Before what was not measured in the first study.
-    for of_all in [flames, scaling::section(&contexts)].into_iter().flatten() {
-        let place = sections
-            .iter()
-            .position(|section| PLAIN.contains(&section.id.as_str()));
-        sections.insert(place.unwrap_or(sections.len()), of_all);
-    }
-    // Behind the headline.
-    sections.splice(1..1, settings::section(&contexts));
-    let objects: Vec<_> = contexts
-        .iter()
-        .map(|it| json::object(it.report(), &it.cells))
-        .collect();
-    let data = document::json::render(&objects.iter().collect::<Vec<_>>(), false);
-    shell::document(&Head::of(&contexts), &sections, &data).into_string()
+    let context = &Context::new(source.run, source.report, source.observations);
+    let (sections, object) = match source.family {
+        Some(family) => (
+            of_family(context, family),
+            family.document(&source.report.version).object,
+        ),
+        None => (
+            sections(context, source.profiles),
+            json::object(context.report, &context.cells),
+        ),
+    };
+    let data = document::json::render(&object, false);
+    shell::document(&Head::of(context), &sections, &data).into_string()
 }
 
 /// Returns the sections of a run of builds or packets.
@@ -128,9 +105,6 @@ fn of_family(context: &Context<'_>, family: &Family) -> Vec<Section> {
     }
 }
 
-/// Sections without figures.
-const PLAIN: [&str; 2] = ["remarks", "facts"];
-
 /// A section of the page.
 pub(crate) struct Section {
     id: String,
@@ -139,9 +113,20 @@ pub(crate) struct Section {
     body: Markup,
 }
 
-/// Returns the sections of one study in reading order.
-fn sections(context: &Context<'_>) -> Vec<Section> {
+impl Section {
+    fn new(id: &str, title: &str, body: Markup) -> Self {
+        Self {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            body,
+        }
+    }
+}
+
+/// Returns the sections in reading order.
+fn sections(context: &Context<'_>, profiles: &[Profile]) -> Vec<Section> {
     let mut all = vec![headline::section(context)];
+    all.extend(series::section(context));
     all.extend(tables::optimisations(context));
     all.extend(map::section(context));
     let tables = Clock::ALL.into_iter();
@@ -156,6 +141,7 @@ fn sections(context: &Context<'_>) -> Vec<Section> {
     all.extend(agreement::section(context));
     all.extend(tables::memory_and_disks(context));
     all.extend(aa_control::section(context));
+    all.extend(flame::section(profiles));
     all.extend(remarks::section(context));
     all.push(facts::section(context));
     all

@@ -46,7 +46,7 @@ pub fn page(compared: &Compared<'_>) -> String {
         version: compared.report.version.clone(),
         run: None,
     };
-    let data = json::render(&[&document.object], false);
+    let data = json::render(&document.object, false);
     shell::document(&head, &sections, &data).into_string()
 }
 
@@ -120,9 +120,10 @@ fn plot(
     figures: [&Figure; 2],
     grain: Detail,
 ) -> Option<Markup> {
+    let cells = [&row.a, &row.b];
     let boots = |side: usize| {
         let here = compared.boots[side].iter();
-        let here = here.filter(|boot| boot.config() == row.configs[side]);
+        let here = here.filter(|boot| boot.config == cells[side].config);
         let mut boots = verdict::boot_values(here, row.op);
         boots.sort_by_key(|boot| boot.block);
         let boots = boots
@@ -140,7 +141,7 @@ fn plot(
         all: &all[side],
         grain,
     };
-    let names = row.configs.each_ref().map(ToString::to_string);
+    let names = cells.map(|cell| cell.config.to_string());
     let values = figures.map(|one| figures::value(one.estimate, row.op, row.clock()));
     let verdict = row.outcome.as_ref().ok();
     let verdict = verdict.map(|it| format!(": {}", compare::verdict(row.op, it)));

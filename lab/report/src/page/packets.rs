@@ -24,7 +24,7 @@ pub fn sections(context: &Context<'_>, rates: &Rates) -> Vec<Section> {
     };
     vec![
         headline::of_words(context, &words),
-        context.section("packets", "Packets", body),
+        Section::new("packets", "Packets", body),
         facts::of_run(context),
     ]
 }

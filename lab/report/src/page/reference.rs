@@ -5,7 +5,6 @@
 
 use super::context::Context;
 use super::help::help;
-use super::labels::{self, Row};
 use super::{heading, Section};
 use crate::document::{html as document, Cell, Look, Span, Table};
 use crate::figures;
@@ -24,7 +23,7 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
             (heading("Beside published figures", help("Beside published figures", &HELP)))
             div.cards { @for card in &shown { (drawn(context, card)) } }
         };
-        context.section("published", "Published", body)
+        Section::new("published", "Published", body)
     })
 }
 
@@ -36,10 +35,19 @@ const HELP: [&str; 2] = [
      and by which clock.",
 ];
 
-/// Returns the row of the run beside a published value, if it was measured.
-fn here<'a>(context: &'a Context<'_>, card: &Card, value: &Value) -> Option<(Row, &'a Figure)> {
+/// Returns the environment of the run beside a published value and the figure of its first configuration, if it was
+/// measured.
+fn here<'a>(
+    context: &'a Context<'_>,
+    card: &Card,
+    value: &Value,
+) -> Option<(EnvironmentId, &'a Figure)> {
     let row = EnvironmentId::from_name(value.here.as_deref()?)?;
-    Some((row, context.figure(row, Op::from_path(&card.operation)?)?))
+    let config = context.report.first(row)?;
+    Some((
+        row,
+        context.figure(config, Op::from_path(&card.operation)?)?,
+    ))
 }
 
 fn is_known(context: &Context<'_>, card: &Card) -> bool {
@@ -82,7 +90,7 @@ fn table(context: &Context<'_>, card: &Card) -> Table {
     table
 }
 
-fn own_figure(card: &Card, row: Row, figure: &Figure) -> Cell {
+fn own_figure(card: &Card, row: EnvironmentId, figure: &Figure) -> Cell {
     let Some(op) = Op::from_path(&card.operation) else {
         return Cell::default();
     };
@@ -95,7 +103,7 @@ fn own_figure(card: &Card, row: Row, figure: &Figure) -> Cell {
         unit => format!("{value} {unit}"),
     };
     Cell {
-        below: labels::name(row).to_owned(),
+        below: row.to_string(),
         ..Span::plain(text).into()
     }
 }

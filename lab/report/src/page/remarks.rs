@@ -9,12 +9,12 @@ use maud::html;
 
 /// Returns `None` without failures, skips and problems.
 pub fn section(context: &Context<'_>) -> Option<Section> {
-    let sections = remarks(context.report(), &context.cells);
+    let sections = remarks(context.report, &context.cells);
     let body = html! {
         (heading("Not measured, and noticed", help("Not measured", &HELP)))
         @for section in &sections { (document::section(section)) }
     };
-    (!sections.is_empty()).then(|| context.section("remarks", "Not measured", body))
+    (!sections.is_empty()).then(|| Section::new("remarks", "Not measured", body))
 }
 
 const HELP: [&str; 2] = [

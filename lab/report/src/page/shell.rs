@@ -28,16 +28,13 @@ pub struct Head {
 
 impl Head {
     /// Creates the head of the page of a run.
-    pub fn of(contexts: &[Context<'_>]) -> Self {
-        let Some(first) = contexts.first() else {
-            return Self::default();
-        };
-        let cpu = first.report().facts.get("cpu").map(|cpu| printable(cpu));
+    pub fn of(context: &Context<'_>) -> Self {
+        let cpu = context.report.facts.get("cpu").map(|cpu| printable(cpu));
         let place = cpu.map_or_else(String::new, |cpu| format!(" on {cpu}"));
         Self {
-            title: format!("Trapline: run {}{place}", first.run.number),
-            version: printable(&first.report().version),
-            run: Some(first.run.number),
+            title: format!("Trapline: run {}{place}", context.run.number),
+            version: printable(&context.report.version),
+            run: Some(context.run.number),
         }
     }
 }

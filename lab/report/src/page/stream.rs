@@ -17,7 +17,7 @@ use trapline_stats::{value, Cell, Figure};
 pub fn section(context: &Context<'_>) -> Option<Section> {
     let measured = |cell: &&Cell| !is_time(cell.op) && cell.value.figure().is_some();
     context.cells.iter().find(measured)?;
-    Some(context.section(
+    Some(Section::new(
         "stream",
         "Bandwidth",
         html! {
@@ -53,19 +53,18 @@ fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
                 @for op in Op::ALL.into_iter().filter(|op| !is_time(*op)) {
                     div { h4 { (op.name()) } dl {
                         @for (cell, figure) in measured.iter().filter(|(cell, _)| cell.op == op) {
-                            (line(cell, figure, longest))
+                            (line(context, cell, figure, longest))
                         }
                     } }
                 }
             }
-            (remarks(&measured))
+            (remarks(context, &measured))
         }
     }
 }
 
-fn line(cell: &Cell, figure: &Figure, longest: f64) -> Markup {
-    let row = labels::row(cell);
-    let tone = labels::tone(row);
+fn line(context: &Context<'_>, cell: &Cell, figure: &Figure, longest: f64) -> Markup {
+    let tone = labels::tone(cell.config.environment);
     let low = figure
         .interval
         .map_or(figure.estimate, |one| one.low)
@@ -74,10 +73,10 @@ fn line(cell: &Cell, figure: &Figure, longest: f64) -> Markup {
         .interval
         .map_or(figure.estimate, |one| one.high)
         .min(longest);
-    let ratio = figure.ratio.filter(|_| !row.is_bare());
+    let ratio = figure.ratio.filter(|_| !cell.config.environment.is_bare());
     html! {
         div.(tone) {
-            dt { i.dot {} (labels::name(row)) }
+            dt { i.dot {} (context.name(&cell.config)) }
             dd {
                 span.bar aria-hidden="true" {
                     i style={ "width:" (percent_of(low, longest)) "%" } {}
@@ -91,12 +90,12 @@ fn line(cell: &Cell, figure: &Figure, longest: f64) -> Markup {
 }
 
 /// Renders the footnotes of the figures.
-fn remarks(measured: &[(&Cell, &Figure)]) -> Markup {
+fn remarks(context: &Context<'_>, measured: &[(&Cell, &Figure)]) -> Markup {
     let mut all = notes::Notes::default();
     for (cell, _) in measured {
         all.on(cell);
     }
-    let texts = all.texts();
+    let texts = all.texts(context.report);
     html! {
         @if !texts.is_empty() {
             ul.notes { @for text in &texts { li { (printable(text)) } } }

@@ -10,14 +10,14 @@ use trapline_model::Clock;
 
 /// Returns the ratios to the bare rows, if both exact clocks were measured.
 pub fn ratios(context: &Context<'_>) -> Option<Section> {
-    let section = ratios::section(&context.cells)?;
+    let section = ratios::section(context.report, &context.cells)?;
     let title = &section.title.text;
     let body = html! {
         (heading(title, help(title, &RATIOS)))
         p.lead { (section.explanation) }
         (html::blocks(&section))
     };
-    Some(context.section("against", title, body))
+    Some(Section::new("against", title, body))
 }
 
 const RATIOS: [&str; 1] = [
@@ -27,19 +27,19 @@ const RATIOS: [&str; 1] = [
 
 /// Returns the table of optimisations, if the plan has any.
 pub fn optimisations(context: &Context<'_>) -> Option<Section> {
-    let section = optimisations::section(context.report())?;
+    let section = optimisations::section(context.report)?;
     let title = &section.title.text;
     let body = html! {
         (heading(title, html! {}))
         p.lead { (section.explanation) }
         (html::blocks(&section))
     };
-    Some(context.section("optimisations", title, body))
+    Some(Section::new("optimisations", title, body))
 }
 
 /// Returns the tables of memory and disks, if anything was measured.
 pub fn memory_and_disks(context: &Context<'_>) -> Option<Section> {
-    let (report, cells) = (context.report(), &context.cells);
+    let (report, cells) = (context.report, &context.cells);
     let families = [populate::sections, block::sections];
     let clocks = Clock::ALL.into_iter();
     let sections = clocks.flat_map(|clock| families.map(|family| family(report, cells, clock)));
@@ -50,6 +50,6 @@ pub fn memory_and_disks(context: &Context<'_>) -> Option<Section> {
             (heading(title, html! {}))
             @for section in &sections { (html::section(section)) }
         };
-        context.section("memory-and-disks", title, body)
+        Section::new("memory-and-disks", title, body)
     })
 }

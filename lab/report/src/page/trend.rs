@@ -36,7 +36,7 @@ pub fn page(screening: &Screening, document: &Document) -> String {
         (!here.is_empty()).then(|| of_clock(clock, &here))
     });
     let sections: Vec<Section> = std::iter::once(words).chain(clocks).collect();
-    let data = json::render(&[&document.object], false);
+    let data = json::render(&document.object, false);
     let head = Head {
         title: "Trapline: history".to_owned(),
         ..Head::default()

@@ -35,5 +35,5 @@ pub fn bencher(report: &Report) -> String {
 }
 
 fn rendered(report: &Report, format: Format) -> String {
-    render(&[report.document()], format).unwrap()
+    render(&report.document(), format).unwrap()
 }

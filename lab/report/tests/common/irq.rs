@@ -57,8 +57,7 @@ fn boot(environment: EnvironmentId, replicate: u32, operations: Vec<Operation>) 
     };
     let facts = asked.facts().map(|(name, value)| (name.to_owned(), value));
     Observation {
-        environment,
-        overrides: Default::default(),
+        config: environment.into(),
         clock: environment.clock(),
         replicate,
         unit_per_tick: 1.0,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Stage};
-use trapline_model::EnvironmentId;
+use trapline_model::{Config, EnvironmentId};
 use trapline_report::Report;
 use trapline_stats::order::Interval;
 use trapline_stats::value::{unit, Work};
@@ -13,7 +13,7 @@ use trapline_stats::{
 fn cell(environment: EnvironmentId, op: Op, value: Value) -> Cell {
     let clock = environment.clock();
     Cell {
-        environment,
+        config: environment.into(),
         op,
         clock,
         unit: unit(op, clock),
@@ -291,7 +291,7 @@ fn vmx_cells() -> Vec<Cell> {
 
 fn timeline(environment: EnvironmentId, stages: &[(Stage, f64)], gaps: f64) -> BootTimeline {
     BootTimeline {
-        environment,
+        config: environment.into(),
         clock: environment.clock(),
         launches: 10,
         stages: stages
@@ -334,19 +334,19 @@ fn timelines() -> Vec<BootTimeline> {
     ]
 }
 
-fn problems() -> BTreeMap<(EnvironmentId, String), usize> {
+fn problems() -> BTreeMap<(Config, String), usize> {
     let value = "a damaged frame of 12 bytes\u{1b}[31m was skipped";
     let disagreements = (0..6).map(|number| {
         (
             (
-                EnvironmentId::QEMU_TCG,
+                EnvironmentId::QEMU_TCG.into(),
                 format!("clocks disagree, {number}"),
             ),
             1,
         )
     });
     let mut problems: BTreeMap<_, _> = disagreements.collect();
-    problems.insert((EnvironmentId::KVM, value.to_owned()), 3);
+    problems.insert((EnvironmentId::KVM.into(), value.to_owned()), 3);
     problems
 }
 
@@ -358,7 +358,7 @@ pub fn report() -> Report {
     let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     Report {
         unfinished: None,
-        overrides: Default::default(),
+        settings: Default::default(),
         optimisations: Vec::new(),
         aa_control: None,
         tables: Vec::new(),
@@ -379,12 +379,15 @@ pub fn report() -> Report {
             timelines: timelines(),
             facts: BTreeMap::from([
                 (
-                    EnvironmentId::KVM,
+                    EnvironmentId::KVM.into(),
                     BTreeMap::from([fact("ring", "3"), fact("qemu", "9.9")]),
                 ),
-                (EnvironmentId::SIM, BTreeMap::from([fact("qemu", "7.2.22")])),
                 (
-                    EnvironmentId::SIM_KVM,
+                    EnvironmentId::SIM.into(),
+                    BTreeMap::from([fact("qemu", "7.2.22")]),
+                ),
+                (
+                    EnvironmentId::SIM_KVM.into(),
                     BTreeMap::from([
                         fact("qemu", "7.2.22"),
                         fact(
@@ -397,7 +400,7 @@ pub fn report() -> Report {
             problems: problems(),
         },
         skips: vec![(
-            EnvironmentId::SIM_LINUX,
+            EnvironmentId::SIM_LINUX.into(),
             "no Linux kernel for the simulated machine: `apt-get download linux-image-amd64` \
              fetches one, or name yours with --kernel FILE --modules DIR"
                 .into(),

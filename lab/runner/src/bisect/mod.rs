@@ -12,14 +12,13 @@ use crate::exact;
 use crate::failure::{Failure, Status};
 use crate::inventory::Inventory;
 use crate::profiles::{Profiler, Profiles};
-use crate::run;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use trapline_abi::OpSet;
 use trapline_environments::Part;
 use trapline_gate::search::{Next, Search, Trial};
 use trapline_gate::{compare, Baseline, Comparison, Row, Tolerances, Verdict};
-use trapline_model::{EnvironmentId, EXACT_BOOTS};
+use trapline_model::{Config, EXACT_BOOTS};
 use trapline_stats::Summary;
 use trapline_store::Store;
 
@@ -33,8 +32,8 @@ pub struct Bench<'a> {
     pub parts: Option<PathBuf>,
     /// Files that commits build besides the parts, relative to the worktree.
     pub files: Vec<PathBuf>,
-    /// Environments to measure.
-    pub environments: Vec<EnvironmentId>,
+    /// Configurations to measure.
+    pub configs: Vec<Config>,
     /// Operations to measure.
     pub operations: OpSet,
     /// Receives the observations.
@@ -99,12 +98,11 @@ impl Bench<'_> {
             inventory,
             ..self.context
         };
-        let (environments, operations) = (&self.environments, self.operations);
         match exact::measure(
             &mut self.store,
             "",
-            environments,
-            operations,
+            &self.configs,
+            self.operations,
             None,
             &context,
         ) {
@@ -118,16 +116,12 @@ impl Bench<'_> {
     fn figures_of_end(&mut self, commit: &Commit) -> Result<Summary, Failure> {
         let about_commit = |failure: Failure| failure.about(commit.short());
         let summary = self.figures(commit)?.map_err(about_commit)?;
-        exact::require_figures(&summary, &self.environments).map_err(about_commit)?;
+        exact::require_figures(&summary, &self.configs).map_err(about_commit)?;
         Ok(summary)
     }
 
-    /// Builds a commit and returns the profiles of `environments`.
-    fn profiles(
-        &self,
-        commit: &Commit,
-        environments: &[EnvironmentId],
-    ) -> Result<Profiles, Failure> {
+    /// Builds a commit and returns the profiles of `configs`.
+    fn profiles(&self, commit: &Commit, configs: &[Config]) -> Result<Profiles, Failure> {
         let inventory = self.build(commit)??;
         let profiler = Profiler {
             context: RunContext {
@@ -138,8 +132,7 @@ impl Bench<'_> {
             lines: false,
             boots: EXACT_BOOTS,
         };
-        let configs = run::default_configs(environments);
-        Ok(profiler.profile(&configs, self.operations)?.profiles)
+        Ok(profiler.profile(configs, self.operations)?.profiles)
     }
 }
 
@@ -237,9 +230,8 @@ impl<'a> Bisection<'a> {
         let compared = compare(&self.first, summary, &self.tolerances);
         let mut result = (Trial::Unchanged, String::new());
         for sought in &self.sought {
-            let is_same = |row: &&Row| {
-                row.environment == sought.environment && row.operation == sought.operation
-            };
+            let is_same =
+                |row: &&Row| row.config == sought.config && row.operation == sought.operation;
             match trial(sought, compared.rows.iter().find(is_same)) {
                 (Trial::Changed, reason) => return (Trial::Changed, reason),
                 (Trial::Untestable, reason) => result = (Trial::Untestable, reason),
@@ -266,14 +258,11 @@ impl<'a> Bisection<'a> {
         (before, after): (usize, usize),
         compared: &mut Comparison,
     ) -> Result<(), Failure> {
-        let environments: BTreeSet<_> = compared.changes().map(|row| row.environment).collect();
-        let environments: Vec<_> = environments.into_iter().collect();
+        let configs: BTreeSet<_> = compared.changes().map(|row| row.config.clone()).collect();
+        let configs: Vec<_> = configs.into_iter().collect();
         let mut baseline = baseline(&self.known[&before]);
-        baseline.add_profiles(&bench.profiles(&self.commits[before], &environments)?);
-        compared.explain(
-            &baseline,
-            &bench.profiles(&self.commits[after], &environments)?,
-        );
+        baseline.add_profiles(&bench.profiles(&self.commits[before], &configs)?);
+        compared.explain(&baseline, &bench.profiles(&self.commits[after], &configs)?);
         Ok(())
     }
 }

@@ -43,7 +43,7 @@ fn profile(
     if starts.len() != run.launches.len() {
         return Err(Failure::new(format!(
             "{}: guest reported {} starts; plugin saw markers of {}",
-            run.environment,
+            run.config.environment,
             run.launches.len(),
             starts.len()
         ))

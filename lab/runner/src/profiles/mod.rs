@@ -130,9 +130,9 @@ impl Profiler<'_> {
     ) -> Result<Profiles, Failure> {
         let watch = self.limits();
         let mut profiles = Profiles::new();
-        let configs: BTreeSet<_> = observations.iter().map(Observation::config).collect();
+        let configs: BTreeSet<_> = observations.iter().map(|run| run.config.clone()).collect();
         for config in configs {
-            let runs = observations.iter().filter(|run| run.config() == config);
+            let runs = observations.iter().filter(|run| run.config == config);
             let runs: Vec<_> = runs.collect();
             let windows =
                 |run: &&Observation| counters.take(&config, run.replicate).map(windows::split);
@@ -211,7 +211,7 @@ fn of_run(
     symbols: &Symbols,
     lines: bool,
 ) -> Result<BTreeMap<Op, Profile>, Failure> {
-    let machine = machine_of(run.environment);
+    let machine = machine_of(run.config.environment);
     let assigned = windows::assign(run, batches)?;
     let with_profile = assigned.iter().filter(|marked| has_profile(marked.op));
     let profile = |marked| profile(marked, symbols, machine, lines);

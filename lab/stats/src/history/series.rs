@@ -105,9 +105,9 @@ impl SeriesBuilder {
         let mut boots: BTreeMap<Config, Vec<&Observation>> = BTreeMap::new();
         for boot in observations
             .iter()
-            .filter(|boot| !boot.overrides.is_control)
+            .filter(|boot| !boot.config.overrides.is_control)
         {
-            boots.entry(boot.config()).or_default().push(boot);
+            boots.entry(boot.config.clone()).or_default().push(boot);
         }
         for (config, boots) in boots {
             let facts = Rc::new(merged(facts, boots[0]));
@@ -205,7 +205,7 @@ mod tests {
             let facts = host(if later { "6.2" } else { "6.1" }, &run.to_string());
             let ticks = if later { 3_300 } else { 3_264 };
             let mut control = boot(EnvironmentId::SIM_KVM, 1);
-            control.overrides.is_control = true;
+            control.config.overrides.is_control = true;
             let seen = [boot(EnvironmentId::SIM_KVM, ticks), control];
             past.add(&moment(run), &facts, &preset("quick"), &seen);
         }

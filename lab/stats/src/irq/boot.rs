@@ -3,7 +3,7 @@
 use trapline_abi::interrupt::WINDOW;
 use trapline_abi::{Interrupt, Op};
 use trapline_model::irq::Timers;
-use trapline_model::{EnvironmentId, Observation, Outcome};
+use trapline_model::{Config, Observation, Outcome};
 
 /// Interrupts of one operation in one boot.
 pub(super) struct IrqBoot<'a> {
@@ -63,12 +63,12 @@ impl IrqBoot<'_> {
 }
 
 /// Returns the boots that measured `op`, in order; on an exact clock the first, which the others repeat.
-pub(super) fn boots(
-    observations: &[Observation],
-    environment: EnvironmentId,
+pub(super) fn boots<'a>(
+    observations: &'a [Observation],
+    config: &'a Config,
     op: Op,
-) -> Vec<IrqBoot<'_>> {
-    let all = crate::outcomes(crate::boots_in(observations, environment), op);
+) -> Vec<IrqBoot<'a>> {
+    let all = crate::outcomes(crate::boots_of(observations, config), op);
     let mut boots: Vec<_> = all
         .filter_map(|(boot, outcome)| match outcome {
             Outcome::Measured { interrupts, .. } => Some(IrqBoot {
@@ -81,7 +81,7 @@ pub(super) fn boots(
         })
         .collect();
     boots.sort_by_key(|boot| boot.number);
-    if environment.clock().is_exact() {
+    if config.clock().is_exact() {
         boots.truncate(1);
     }
     boots

@@ -21,7 +21,7 @@ use crate::{value, Summary};
 use boot::{boots, IrqBoot};
 use trapline_abi::{CpuState, Interrupt, Op, Workload};
 use trapline_model::irq::{Settings, Share};
-use trapline_model::{Clock, EnvironmentId, Observation};
+use trapline_model::{Clock, Config, Observation};
 
 /// Number of windows at the beginning of a boot that are shown separately: caches and predictors are cold.
 pub const FIRST_WINDOWS: u64 = 2;
@@ -32,8 +32,8 @@ const LATEST: usize = 10;
 /// The interrupts of one operation in one environment. Times are in `unit`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interrupts {
-    /// The environment.
-    pub environment: EnvironmentId,
+    /// The configuration.
+    pub config: Config,
     /// The operation: a kind of timer.
     pub op: Op,
     /// Clock of the figures.
@@ -107,13 +107,13 @@ pub struct LateInterrupt {
 }
 
 impl Interrupts {
-    /// Returns its name in tables and plots: the environment and the timer.
+    /// Returns its name in tables and plots: the configuration and the timer.
     pub fn name(&self) -> String {
         let timer = match self.op {
             Op::HostTimer => "host",
             _ => "own",
         };
-        format!("{} {timer}", self.environment)
+        format!("{} {timer}", self.config)
     }
 
     /// Compares the share of expiries served in time with a requirement: by count on an exact clock, by
@@ -140,28 +140,22 @@ pub fn summarise(
     let mut all: Vec<_> = measured
         .filter_map(|cell| {
             let agreed = cell.value.figure()?.boots;
-            let boots = boots(observations, cell.environment, cell.op);
-            Some(of_boots(
-                &boots,
-                agreed,
-                cell.environment,
-                cell.op,
-                threshold,
-            ))
+            let boots = boots(observations, &cell.config, cell.op);
+            Some(of_boots(&boots, agreed, &cell.config, cell.op, threshold))
         })
         .collect();
-    all.sort_by_key(|interrupts| (interrupts.environment, interrupts.op));
+    all.sort_by(|a, b| (&a.config, a.op).cmp(&(&b.config, b.op)));
     all
 }
 
 fn of_boots(
     boots: &[IrqBoot<'_>],
     agreed: usize,
-    environment: EnvironmentId,
+    config: &Config,
     op: Op,
     threshold: f64,
 ) -> Interrupts {
-    let clock = environment.clock();
+    let clock = config.clock();
     let lateness: Vec<f64> = each(boots).map(|(boot, i)| boot.lateness(i)).collect();
     let expiries = boots.iter().map(IrqBoot::expiries).sum();
     let windows = windows(boots, threshold);
@@ -171,7 +165,7 @@ fn of_boots(
         InTimeInterval::of(&counts(&windows), runs)
     };
     Interrupts {
-        environment,
+        config: config.clone(),
         op,
         clock,
         unit: value::unit(op, clock),

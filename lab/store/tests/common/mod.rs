@@ -28,8 +28,7 @@ pub fn full_boot(replicate: u32) -> Observation {
         },
     };
     Observation {
-        environment: EnvironmentId::KVM,
-        overrides: Default::default(),
+        config: EnvironmentId::KVM.into(),
         clock: Clock::Wall,
         replicate,
         unit_per_tick: 0.4,
