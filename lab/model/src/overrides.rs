@@ -6,12 +6,13 @@ use crate::config::Config;
 use crate::environment::EnvironmentId;
 use crate::guest_config::GuestConfig;
 use crate::settings::{FileOverride, Setting, Value, SETTINGS};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
 /// Settings that differ from the default.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Overrides {
     /// Values by index in [`SETTINGS`].
     values: BTreeMap<usize, Value>,
@@ -209,6 +210,22 @@ impl Overrides {
             .values
             .retain(|index, _| (SETTINGS[*index].supported_by)(environment));
         supported
+    }
+}
+
+/// In the order of [`SETTINGS`]: what is not set comes before what is.
+impl Ord for Overrides {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let all = 0..SETTINGS.len();
+        let mut each = all.map(|index| self.values.get(&index).cmp(&other.values.get(&index)));
+        let differing = each.find(|order| order.is_ne());
+        differing.unwrap_or_else(|| self.is_control.cmp(&other.is_control))
+    }
+}
+
+impl PartialOrd for Overrides {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

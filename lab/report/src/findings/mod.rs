@@ -187,11 +187,11 @@ fn between(
         let figures = rows.filter_map(|row| Some((*row, trusted(cells, row, *op)?)));
         let mut figures: Vec<(&Config, &Figure)> = figures.collect();
         figures.sort_by(|(_, a), (_, b)| a.estimate.total_cmp(&b.estimate));
-        let most = figures.last()?.1.estimate;
+        let (cheap, others) = figures.split_first()?;
         // Of equal ones the first in table order.
-        let is_most = |(_, figure): &&(_, &Figure)| figure.estimate == most;
-        let (cheap, dear) = (*figures.first()?, *figures.iter().find(is_most)?);
-        (cheap.0 != dear.0 && cheap.1.estimate > 0.0).then(|| pair(report, *op, cheap, dear))
+        let most = others.last()?.1.estimate;
+        let dear = others.iter().find(|(_, figure)| figure.estimate == most)?;
+        (cheap.1.estimate > 0.0).then(|| pair(report, *op, *cheap, *dear))
     })
 }
 
