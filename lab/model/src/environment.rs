@@ -3,29 +3,33 @@
 
 use crate::layers::{Guest, Level, Machine, Stack};
 use crate::vmms::{self, Definition, InvalidName, Row};
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
-/// An environment: a position in the table.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EnvironmentId(u8);
+/// An environment: a stack of layers with a name and a place in tables, which lives as long as the process.
+#[derive(Clone, Copy)]
+pub struct EnvironmentId(&'static Row);
 
 macro_rules! environments {
     ($($id:ident $name:literal $machine:ident $levels:tt $guest:ident $description:literal;)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         enum Position { $($id,)* }
 
-        static TABLE: &[Row] = &[$(Row {
-            name: $name,
-            stack: Stack {
-                machine: Machine::$machine,
-                levels: &environments!(@levels $levels),
-                guest: Guest::$guest,
-            },
-            description: $description,
-        },)*];
-
         impl EnvironmentId {
-            $(#[doc = $description] pub const $id: Self = Self(Position::$id as u8);)*
+            $(
+                #[doc = $description]
+                pub const $id: Self = Self(&Row {
+                    position: Position::$id as usize,
+                    name: $name,
+                    stack: Stack {
+                        machine: Machine::$machine,
+                        levels: &environments!(@levels $levels),
+                        guest: Guest::$guest,
+                    },
+                    description: $description,
+                });
+            )*
 
             /// The environments of the table, in the order in which tables show them.
             pub const BUILT_IN: [Self; [$($name),*].len()] = [$(Self::$id),*];
@@ -114,14 +118,8 @@ environments! {
 impl EnvironmentId {
     /// Returns every environment, in the order in which tables show them.
     pub fn all() -> impl Iterator<Item = Self> + Clone {
-        let count = TABLE.len() + vmms::environments();
-        (0..count as u8).map(Self)
-    }
-
-    fn row(self) -> Row {
-        let index = usize::from(self.0);
-        let built_in = TABLE.get(index).copied();
-        built_in.unwrap_or_else(|| vmms::environment(index - TABLE.len()))
+        let defined = vmms::environments().into_iter().map(Self);
+        Self::BUILT_IN.into_iter().chain(defined)
     }
 
     /// Returns the environment called `name`, if there is one.
@@ -134,10 +132,11 @@ impl EnvironmentId {
     /// # Errors
     /// The name is invalid, that of an environment or of a part of one, or there are too many VMMs.
     pub fn define_vmm(name: &str, definition: Option<&Definition>) -> Result<(), InvalidName> {
-        let mut parts = TABLE.iter().flat_map(|row| row.name.split('/'));
+        let names = Self::BUILT_IN.map(Self::name).into_iter();
+        let mut parts = names.flat_map(|name| name.split('/'));
         match parts.any(|part| part == name) {
             true => Err(InvalidName::Taken(name.to_owned())),
-            false => vmms::add(name, definition),
+            false => vmms::add(name, definition, Self::BUILT_IN.len()),
         }
     }
 
@@ -157,23 +156,49 @@ impl EnvironmentId {
 
     /// The name in commands, tables and files.
     pub fn name(self) -> &'static str {
-        self.row().name
+        self.0.name
     }
 
     /// The layers.
     pub fn stack(self) -> Stack {
-        self.row().stack
+        self.0.stack
     }
 
     /// A description for lists, lower case and without a full stop.
     pub fn description(self) -> &'static str {
-        self.row().description
+        self.0.description
     }
 
     /// Returns the names of the environments that satisfy a predicate, separated by commas.
     pub fn names_of(predicate: impl Fn(Self) -> bool) -> String {
         let all = Self::all().filter(|id| predicate(*id));
         all.map(Self::name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl PartialEq for EnvironmentId {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.position == other.0.position
+    }
+}
+
+impl Eq for EnvironmentId {}
+
+impl Hash for EnvironmentId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.position.hash(state);
+    }
+}
+
+impl Ord for EnvironmentId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.position.cmp(&other.0.position)
+    }
+}
+
+impl PartialOrd for EnvironmentId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -124,12 +124,12 @@ struct Vmm {
     definition: Option<Definition>,
     /// The definition is part of this program.
     is_built_in: bool,
-    environments: [Row; ENVIRONMENTS.len()],
+    environments: [&'static Row; ENVIRONMENTS.len()],
 }
 
-/// The row of an environment.
-#[derive(Clone, Copy)]
+/// The row of an environment. No two have the same position.
 pub(crate) struct Row {
+    pub position: usize,
     pub name: &'static str,
     pub stack: Stack,
     pub description: &'static str,
@@ -166,21 +166,20 @@ pub fn position(name: &str) -> Option<usize> {
     with_vmms(|all| all.iter().position(|vmm| vmm.name == name))
 }
 
-/// Returns the number of environments of all VMMs.
-pub(crate) fn environments() -> usize {
-    with_vmms(|all| all.len() * ENVIRONMENTS.len())
+/// Returns the environments of all VMMs, in table order.
+pub(crate) fn environments() -> Vec<&'static Row> {
+    with_vmms(|all| all.iter().flat_map(|vmm| vmm.environments).collect())
 }
 
-/// Returns the row at an index below [`environments`].
-pub(crate) fn environment(index: usize) -> Row {
-    with_vmms(|all| all[index / ENVIRONMENTS.len()].environments[index % ENVIRONMENTS.len()])
-}
-
-/// Adds a VMM. If it is known, a definition replaces its definition.
+/// Adds a VMM, whose environments stand behind `built_in` others. If it is known, a definition replaces its definition.
 ///
 /// # Errors
 /// The name is invalid, or there are too many VMMs.
-pub(crate) fn add(name: &str, definition: Option<&Definition>) -> Result<(), InvalidName> {
+pub(crate) fn add(
+    name: &str,
+    definition: Option<&Definition>,
+    built_in: usize,
+) -> Result<(), InvalidName> {
     if !is_valid(name) {
         return Err(InvalidName::Characters(name.to_owned()));
     }
@@ -197,17 +196,20 @@ pub(crate) fn add(name: &str, definition: Option<&Definition>) -> Result<(), Inv
     }
     let name: &'static str = String::leak(name.to_owned());
     let levels: &'static [Level] = Vec::leak(vec![Level::custom(name)]);
+    let mut positions = built_in + all.len() * ENVIRONMENTS.len()..;
     let row = |(machine, guest)| {
         let stack = Stack {
             machine,
             levels,
             guest,
         };
-        Row {
+        let row = Row {
+            position: positions.next().unwrap_or(usize::MAX),
             name: String::leak(stack.name()),
             stack,
             description: String::leak(description(name, &stack)),
-        }
+        };
+        &*Box::leak(Box::new(row))
     };
     all.push(Vmm {
         name,
