@@ -11,4 +11,4 @@ mod openmetrics;
 
 pub use bencher::{bencher, Measure, Metric};
 pub use junit::{junit, Case, JunitError, Outcome, Remark, Suite};
-pub use openmetrics::openmetrics;
+pub use openmetrics::{openmetrics, Gauge};

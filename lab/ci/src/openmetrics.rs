@@ -1,47 +1,49 @@
-//! OpenMetrics text: a family of gauges for each numeric column of a table, with its other columns as
-//! labels. It can be pushed to Prometheus, or read by its node exporter from a file.
+//! OpenMetrics text: a family of gauges for each name. It can be pushed to Prometheus, or read by its node exporter from a
+//! file.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Start of the name of every family.
 const PREFIX: &str = "trapline";
 
-/// Formats `records`, whose fields are named by `header`. A column whose fields are all numbers is a
-/// family; one whose fields are all names without spaces is a label; others, such as sentences, are left
-/// out. Empty fields have no sample and no label.
-pub fn openmetrics(header: &[&str], records: &[Vec<String>]) -> String {
-    let fields = |column: usize| {
-        let fields = records.iter().filter_map(move |record| record.get(column));
-        fields.filter(|field| !field.is_empty())
-    };
-    let is_used = |column: &usize| fields(*column).next().is_some();
-    let columns: Vec<usize> = (0..header.len()).filter(is_used).collect();
-    let (numbers, texts): (Vec<usize>, Vec<usize>) = columns
-        .into_iter()
-        .partition(|column| fields(*column).all(|field| is_number(field)));
-    let is_label = |column: &usize| fields(*column).all(|field| !field.contains(' '));
-    let labels: Vec<usize> = texts.into_iter().filter(is_label).collect();
-    let mut text = String::new();
-    for number in numbers {
-        let name = format!("{PREFIX}_{}", header[number]);
+/// One sample.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gauge {
+    /// Name of its family, without the prefix.
+    pub name: &'static str,
+    /// Names and values of its labels.
+    pub labels: Vec<(&'static str, String)>,
+    /// The value.
+    pub value: f64,
+}
+
+/// Formats gauges by family, in the order of the first of each. Values that are not finite are left out.
+pub fn openmetrics(gauges: &[Gauge]) -> String {
+    let mut order: Vec<&str> = Vec::new();
+    let mut families: BTreeMap<&str, String> = BTreeMap::new();
+    for gauge in gauges.iter().filter(|gauge| gauge.value.is_finite()) {
+        let family = families.entry(gauge.name).or_insert_with(|| {
+            order.push(gauge.name);
+            format!("# TYPE {PREFIX}_{} gauge\n", gauge.name)
+        });
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "# TYPE {name} gauge");
-        for record in records.iter().filter(|record| !record[number].is_empty()) {
-            let set = set_of_labels(header, record, &labels);
-            let _ = writeln!(text, "{name}{set} {}", record[number]);
-        }
+        let _ = writeln!(
+            family,
+            "{PREFIX}_{}{} {}",
+            gauge.name,
+            set(&gauge.labels),
+            gauge.value
+        );
     }
-    text.push_str("# EOF\n");
-    text
+    let families = order.iter().map(|name| families[name].as_str());
+    families.chain(["# EOF\n"]).collect()
 }
 
-fn is_number(field: &str) -> bool {
-    field.parse::<f64>().is_ok_and(f64::is_finite)
-}
-
-fn set_of_labels(header: &[&str], record: &[String], labels: &[usize]) -> String {
-    let present = labels.iter().filter(|label| !record[**label].is_empty());
-    let pairs = present.map(|label| format!("{}=\"{}\"", header[*label], escaped(&record[*label])));
+fn set(labels: &[(&str, String)]) -> String {
+    let pairs = labels
+        .iter()
+        .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
     let pairs: Vec<String> = pairs.collect();
     match pairs.is_empty() {
         true => String::new(),
@@ -58,28 +60,41 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn gauge(name: &'static str, labels: &[(&'static str, &str)], value: f64) -> Gauge {
+        let labels = labels.iter();
+        Gauge {
+            name,
+            labels: labels
+                .map(|(name, value)| (*name, (*value).to_owned()))
+                .collect(),
+            value,
+        }
+    }
+
     #[test]
-    fn numbers_are_gauges_and_names_are_labels() {
-        let header = ["operation", "settings", "estimate", "low", "skip"];
-        let record = |fields: [&str; 5]| fields.map(str::to_owned).to_vec();
-        let records = [
-            record(["port-out", "", "3264", "", ""]),
-            record(["cpuid", "file=\"a\\b\"", "0.41", "0.4", ""]),
-            record(["hypercall", "", "", "", "no hypervisor"]),
+    fn gauges_of_a_family_stand_together_and_labels_are_escaped() {
+        let settings = [("operation", "cpuid"), ("settings", "file=\"a\\b\"\n")];
+        let gauges = [
+            gauge("estimate", &[("operation", "port-out")], 3264.0),
+            gauge("low", &settings, 0.4),
+            gauge("estimate", &settings, 0.41),
+            gauge("high", &[], f64::INFINITY),
+            gauge("boots", &[], 5.0),
         ];
-        let expected = "\
-# TYPE trapline_estimate gauge
-trapline_estimate{operation=\"port-out\"} 3264
-trapline_estimate{operation=\"cpuid\",settings=\"file=\\\"a\\\\b\\\"\"} 0.41
+        let expected = r#"# TYPE trapline_estimate gauge
+trapline_estimate{operation="port-out"} 3264
+trapline_estimate{operation="cpuid",settings="file=\"a\\b\"\n"} 0.41
 # TYPE trapline_low gauge
-trapline_low{operation=\"cpuid\",settings=\"file=\\\"a\\\\b\\\"\"} 0.4
+trapline_low{operation="cpuid",settings="file=\"a\\b\"\n"} 0.4
+# TYPE trapline_boots gauge
+trapline_boots 5
 # EOF
-";
-        assert_eq!(openmetrics(&header, &records), expected);
+"#;
+        assert_eq!(openmetrics(&gauges), expected);
     }
 
     #[test]
     fn nothing_measured_is_an_empty_exposition() {
-        assert_eq!(openmetrics(&["estimate"], &[]), "# EOF\n");
+        assert_eq!(openmetrics(&[]), "# EOF\n");
     }
 }

@@ -1,13 +1,15 @@
 //! Builds the document of a report: findings, a table for each clock, the sections of the workload
 //! families, and what could not be measured; and its brief form.
 
+use crate::cell_columns::COLUMNS;
+use crate::columns::Records;
 use crate::document::{Document, Look, Marker, Note, Section};
 use crate::report::Report;
 use crate::{
     aa_control, agreement, block, brief, co_tenants, contenders, findings, host_noise, host_use,
     irq, notes, optimisations, populate, ratios, table, timelines,
 };
-use crate::{bencher, csv, json, junit};
+use crate::{bencher, json, junit};
 use std::collections::BTreeSet;
 use trapline_model::{Clock, Config};
 use trapline_stats::Cell;
@@ -36,8 +38,7 @@ impl Report {
             head: head(self, cells),
             sections: sections(self, cells),
             brief: brief_sections(self, cells),
-            header: csv::HEADER,
-            records: csv::records(cells),
+            records: Records::new(COLUMNS, cells),
             suites: junit::suites(self, cells),
             metrics: bencher::metrics(self),
             object: json::object(self, cells),

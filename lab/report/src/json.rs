@@ -3,14 +3,15 @@
 
 use crate::aa_control::JsonAaControl;
 use crate::agreement::{self, JsonPair};
+use crate::cell_columns::JsonCell;
 use crate::co_tenants::JsonCoTenant;
 use crate::document::json::Object;
 use crate::irq::json::JsonInterrupts;
 use crate::optimisations::JsonOptimisation;
-use crate::{block, notes, populate, Report};
+use crate::{block, populate, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trapline_stats::{BootTimeline, Cell, Figure, Flag, Value};
+use trapline_stats::{BootTimeline, Cell};
 
 /// Returns the object of a report.
 pub fn object(report: &Report, cells: &[Cell]) -> Object {
@@ -47,57 +48,6 @@ pub fn object(report: &Report, cells: &[Cell]) -> Object {
 /// Converts all values.
 fn all<'a, T, J: From<&'a T>>(values: &'a [T]) -> Vec<J> {
     values.iter().map(J::from).collect()
-}
-
-#[derive(Serialize)]
-pub(crate) struct JsonCell {
-    environment: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    settings: String,
-    workload: &'static str,
-    operation: &'static str,
-    clock: &'static str,
-    unit: &'static str,
-    #[serde(flatten)]
-    value: JsonValue,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum JsonValue {
-    Measured(Box<JsonFigure>),
-    Skip {
-        skip: String,
-    },
-    Failed {
-        failed: String,
-        failure: &'static str,
-    },
-}
-
-#[derive(Serialize)]
-struct JsonFigure {
-    estimate: f64,
-    low: Option<f64>,
-    high: Option<f64>,
-    min: f64,
-    samples: usize,
-    boots: usize,
-    ratio: Option<f64>,
-    exits: Option<f64>,
-    host_cpu_ns: Option<f64>,
-    max: f64,
-    p50: f64,
-    p90: f64,
-    p99: f64,
-    ratio_low: Option<f64>,
-    ratio_high: Option<f64>,
-    level: Option<f64>,
-    ratio_level: Option<f64>,
-    idle_time: Option<f64>,
-    idle_bytes: Option<f64>,
-    flags: Vec<&'static str>,
-    notes: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -138,61 +88,6 @@ struct JsonProblem {
     settings: String,
     problem: String,
     boots: usize,
-}
-
-impl From<&Cell> for JsonCell {
-    fn from(cell: &Cell) -> Self {
-        Self {
-            environment: cell.config.environment.name(),
-            settings: cell.config.overrides.to_string(),
-            workload: cell.op.workload().name(),
-            operation: cell.op.name(),
-            clock: cell.clock.name(),
-            unit: cell.unit,
-            value: match &cell.value {
-                Value::Measured(figure) => JsonValue::Measured(Box::new(figure.as_ref().into())),
-                Value::Skip(reason) => JsonValue::Skip {
-                    skip: reason.clone(),
-                },
-                Value::Failed(failure) => JsonValue::Failed {
-                    failed: failure.reason.clone(),
-                    failure: failure.kind.name(),
-                },
-            },
-        }
-    }
-}
-
-impl From<&Figure> for JsonFigure {
-    fn from(figure: &Figure) -> Self {
-        Self {
-            estimate: figure.estimate,
-            low: figure.interval.map(|one| one.low),
-            high: figure.interval.map(|one| one.high),
-            min: figure.min,
-            samples: figure.samples,
-            boots: figure.boots,
-            ratio: figure.ratio.map(|ratio| ratio.estimate),
-            exits: figure.exits,
-            host_cpu_ns: figure.host_cpu_ns,
-            max: figure.max,
-            p50: figure.p50,
-            p90: figure.p90,
-            p99: figure.p99,
-            ratio_low: figure.ratio.and_then(|ratio| Some(ratio.interval?.low)),
-            ratio_high: figure.ratio.and_then(|ratio| Some(ratio.interval?.high)),
-            level: figure.interval.map(|one| one.level),
-            ratio_level: figure.ratio.and_then(|ratio| Some(ratio.interval?.level)),
-            idle_time: figure.idle.map(|idle| idle.time),
-            idle_bytes: figure.idle.map(|idle| idle.bytes),
-            flags: figure.flags.iter().map(|flag| flag.name()).collect(),
-            notes: figure.flags.iter().map(note).collect(),
-        }
-    }
-}
-
-fn note(flag: &Flag) -> String {
-    notes::describe(std::slice::from_ref(flag))
 }
 
 impl From<&BootTimeline> for JsonTimeline {

@@ -240,17 +240,28 @@ pub enum Flag {
 }
 
 impl Flag {
+    /// The names of all kinds.
+    pub const NAMES: [&str; 7] = [
+        "below-resolution",
+        "clocks-disagree",
+        "other-mechanism",
+        "other-size",
+        "boots-lost",
+        "unproved",
+        "unrest",
+    ];
+
     /// Returns the name in JSON output.
     pub const fn name(&self) -> &'static str {
-        match self {
-            Self::BelowResolution(_) => "below-resolution",
-            Self::ClocksDisagree { .. } => "clocks-disagree",
-            Self::OtherMechanism(_) => "other-mechanism",
-            Self::OtherSize { .. } => "other-size",
-            Self::BootsLost { .. } => "boots-lost",
-            Self::Unproved => "unproved",
-            Self::HostNoise { .. } => "unrest",
-        }
+        Self::NAMES[match self {
+            Self::BelowResolution(_) => 0,
+            Self::ClocksDisagree { .. } => 1,
+            Self::OtherMechanism(_) => 2,
+            Self::OtherSize { .. } => 3,
+            Self::BootsLost { .. } => 4,
+            Self::Unproved => 5,
+            Self::HostNoise { .. } => 6,
+        }]
     }
 }
 

@@ -1,8 +1,8 @@
 //! The JSON object of a comparison. `docs/json-commands.md` describes it.
 
 use super::{more_boots, CompareReport, Direction};
+use crate::cell_columns::JsonCell;
 use crate::document::json::Object;
-use crate::json::JsonCell;
 use serde::Serialize;
 use trapline_stats::compare::Row;
 use trapline_stats::order::Interval;

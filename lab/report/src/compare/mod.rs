@@ -1,11 +1,12 @@
 //! Two sides of a comparison: the cost of each operation in both, and the verdict.
 
-mod csv;
+mod columns;
 mod json;
 mod junit;
 mod table;
 
 use crate::bencher::metric;
+use crate::columns::Records;
 use crate::document::Document;
 use crate::printable;
 use std::collections::BTreeMap;
@@ -78,8 +79,7 @@ impl CompareReport {
             head,
             sections,
             brief: Vec::new(),
-            header: csv::HEADER,
-            records: csv::records(self),
+            records: Records::new(columns::COLUMNS, &self.matches),
             suites: junit::suites(self),
             metrics: metrics.flatten().collect(),
             object: json::object(self),

@@ -41,7 +41,7 @@ pub fn render(document: &Document, format: Format) -> Result<String, JunitError>
             let suites = document.suites.iter().cloned().map(in_lines);
             trapline_ci::junit(document.command, suites.collect())?
         }
-        Format::OpenMetrics => trapline_ci::openmetrics(document.header, &document.records),
+        Format::OpenMetrics => trapline_ci::openmetrics(&document.records.gauges()),
         Format::Bencher => trapline_ci::bencher(document.metrics.iter().cloned()),
     })
 }
@@ -50,9 +50,9 @@ pub fn render(document: &Document, format: Format) -> Result<String, JunitError>
 fn csv(document: &Document) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     // Writing lines of equal length to memory cannot fail.
-    let _ = writer.write_record(document.header);
-    for record in &document.records {
-        let _ = writer.write_record(record.iter().map(one_line));
+    let _ = writer.write_record(document.records.header());
+    for record in document.records.fields() {
+        let _ = writer.write_record(record.into_iter().map(one_line));
     }
     String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
 }
@@ -78,6 +78,7 @@ fn in_lines(suite: Suite) -> Suite {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns::{Column, Get, Records, Role};
     use crate::document::{Look, Marker, Note, Section, Span, Table};
     use trapline_ci::Remark;
 
@@ -103,11 +104,16 @@ mod tests {
             time: None,
             output: String::new(),
         };
+        let column = Column {
+            name: "a",
+            role: Role::Missing,
+            help: "",
+            get: Get::Sentence(|()| Some(FORGED.to_owned())),
+        };
         let document = Document {
             head: vec![Note::new(Marker::Paragraph, FORGED, Look::Plain)],
             sections: vec![section],
-            header: &["a"],
-            records: vec![vec![FORGED.to_owned()]],
+            records: Records::new(&[column], [&()]),
             suites: vec![Suite {
                 name: FORGED.to_owned(),
                 facts: vec![(FORGED.to_owned(), FORGED.to_owned())],

@@ -13,6 +13,7 @@ pub mod text;
 
 pub use format::{render, Format};
 
+use crate::columns::Records;
 use std::collections::BTreeMap;
 use trapline_ci::{Metric, Suite};
 use trapline_model::line::{is_control, one_line};
@@ -28,10 +29,8 @@ pub struct Document {
     pub sections: Vec<Section>,
     /// A shorter form of head and sections for terminals; empty if there is none.
     pub brief: Vec<Section>,
-    /// Names of the fields of the records.
-    pub header: &'static [&'static str],
-    /// Raw figures, one record for each operation; what is not known is empty.
-    pub records: Vec<Vec<String>>,
+    /// Raw figures, one record for each operation.
+    pub records: Records,
     /// A case for each operation, in suites.
     pub suites: Vec<Suite>,
     /// Figures by name of the benchmark.
