@@ -8,7 +8,7 @@ use trapline_model::file;
 use trapline_model::irq::Settings;
 use trapline_model::kernel_build::{BuildOutcome, BuildRequest};
 use trapline_model::packets::{PacketRequest, TrialOutcome};
-use trapline_model::{Observation, Outcome, Overrides};
+use trapline_model::{Config, Observation, Outcome};
 use trapline_report::kernel_build::Matrix;
 use trapline_report::packets::Rates;
 use trapline_report::{Document, Family, Report, Style};
@@ -52,7 +52,7 @@ fn report_of(run: &Run, observations: &[Observation]) -> Report {
         unfinished: unfinished(&run.info),
         version: run.info.version.clone(),
         seed: uses_seed.then_some(run.info.seed),
-        settings: Overrides::common(&configs.collect()),
+        settings: Config::common_settings(&configs.collect()),
         facts: run.info.facts.clone(),
         requests: trapline_stats::block::summarise(observations, &summary),
         interrupts: trapline_stats::irq::summarise(observations, &summary, &irq),

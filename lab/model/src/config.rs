@@ -4,6 +4,8 @@ use crate::clock::Clock;
 use crate::environment::EnvironmentId;
 use crate::names;
 use crate::overrides::{InvalidSetting, Overrides, UnsupportedSetting};
+use crate::settings::SETTINGS;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -68,6 +70,22 @@ impl Config {
     /// Returns the bare row of the same clock, with these settings as far as it supports them.
     pub fn bare(&self) -> Self {
         self.in_environment(self.clock().bare())
+    }
+
+    /// Returns the values that all of `configs` have whose environments support the setting.
+    pub fn common_settings(configs: &BTreeSet<&Self>) -> Overrides {
+        let mut common = Overrides::default();
+        for setting in SETTINGS {
+            let all = configs.iter();
+            let supporting = all.filter(|config| (setting.supported_by)(config.environment));
+            let mut values = supporting.map(|config| config.overrides.value(setting.name));
+            if let Some(Some(first)) = values.next() {
+                if values.all(|value| value == Some(first)) {
+                    common.insert(setting, first.clone());
+                }
+            }
+        }
+        common
     }
 
     /// Returns the same configuration as the second of an A/A comparison.

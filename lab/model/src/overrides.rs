@@ -2,12 +2,11 @@
 //!
 //! Written `cpus=2,memory=1G`; the default configuration is the empty text.
 
-use crate::config::Config;
 use crate::environment::EnvironmentId;
 use crate::guest_config::GuestConfig;
 use crate::settings::{FileOverride, Setting, Value, SETTINGS};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -176,23 +175,6 @@ impl Overrides {
     pub fn options(&self) -> Vec<String> {
         let all = self.iter().filter(|(it, _)| it.file().is_none());
         all.map(|(it, value)| it.option(value)).collect()
-    }
-
-    /// Returns the values that all of `configs` have whose environments support the setting.
-    pub fn common(configs: &BTreeSet<&Config>) -> Self {
-        let mut common = Self::default();
-        for setting in SETTINGS {
-            let supporting = configs
-                .iter()
-                .filter(|config| (setting.supported_by)(config.environment));
-            let mut values = supporting.map(|config| config.overrides.value(setting.name));
-            if let Some(Some(first)) = values.next() {
-                if values.all(|value| value == Some(first)) {
-                    common.insert(setting, first.clone());
-                }
-            }
-        }
-        common
     }
 
     /// Returns the values that `others` does not have.

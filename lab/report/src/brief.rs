@@ -1,22 +1,19 @@
 //! The brief form of a report for a terminal: conditions of the host, findings, one compact table for
 //! each clock, and what is left out.
 
+use crate::compact;
 use crate::contenders;
 use crate::document::style::marks;
-use crate::document::{Align, Block, Cell as TableCell, Look, Marker, Row, Section, Span};
-use crate::figures;
+use crate::document::{Align, Block, Look, Marker, Row, Section};
 use crate::host_noise;
 use crate::notes::{self, Notes, Numbers};
 use crate::report::Report;
 use crate::series::Series;
 use crate::table::{self, Shown};
 use std::collections::{BTreeMap, BTreeSet};
-use trapline_abi::{Op, Unit};
+use trapline_abi::Op;
 use trapline_model::{file, Clock};
-use trapline_stats::{Cell, Figure, Value};
-
-/// A figure with a larger spread is marked.
-const ROUGH: f64 = 0.1;
+use trapline_stats::{Cell, Value};
 
 /// Most operations that are all shown. A run of more shows [`MAIN`] only: with five environments
 /// two screens of 80 columns by 50 lines.
@@ -136,7 +133,12 @@ fn compact_table(
     of: Option<&file::Table>,
 ) -> Option<Section> {
     let shown = Shown::measured(cells, clock)?;
-    let mut section = Section::new(&table::title(clock, of), explanation(cells, clock));
+    let ratio = match table::has_ratios(cells, clock) {
+        true => format!(", × = ratio to {}", clock.bare()),
+        false => String::new(),
+    };
+    let explanation = compact::explanation(cells, clock, &ratio);
+    let mut section = Section::new(&table::title(clock, of), explanation);
     let mut table = shown.table(report, &[Align::Right; 4]);
     table.optional_parts = vec![3, 1];
     let (mut notes, mut rows) = (Notes::default(), BTreeMap::<Op, Numbers>::new());
@@ -155,7 +157,7 @@ fn compact_table(
         table::unit_remark(clock),
         |op| {
             let cells = shown.configs.iter().map(|it| shown.cell(it, op));
-            cells.map(compact_cell).collect()
+            cells.map(compact::cell).collect()
         },
     );
     let labels = table.rows.iter_mut().filter_map(|row| match row {
@@ -175,68 +177,6 @@ fn marked(title: &str, numbers: &Numbers) -> String {
     let numbers: Vec<usize> = numbers.iter().copied().collect();
     let marks = marks(&numbers, true);
     format!("{title} {marks}").trim_end().to_owned()
-}
-
-fn explanation(cells: &[Cell], clock: Clock) -> String {
-    let ratio = match table::has_ratios(cells, clock) {
-        true => format!(", × = ratio to {}", clock.bare()),
-        false => String::new(),
-    };
-    match clock.is_exact() {
-        false => format!("median over boots{ratio}, ~ = spread above ±10%"),
-        true => format!("mean, {}{ratio}", table::reproduced(cells, clock)),
-    }
-}
-
-/// Returns value, spread or range, ratio and spread of the ratio in as few columns as possible.
-pub fn compact_cell(cell: Option<&Cell>) -> TableCell {
-    let Some(Value::Measured(figure)) = cell.map(|cell| &cell.value) else {
-        return table::figure_cell(cell, &mut Notes::default());
-    };
-    let cell = cell.expect("it has a value");
-    let estimate = table::estimate(cell, figure);
-    let is_rough = table::side(figure).is_some_and(|side| side > ROUGH);
-    let text = match (figure.resolution(), table::is_unusable(figure)) {
-        (None, false) if is_rough => format!("~{}", short(figure.estimate, cell)),
-        (None, false) => short(figure.estimate, cell),
-        (Some(limit), _) => format!("<{}", short(limit, cell)),
-        _ => estimate.text,
-    };
-    let mut parts = vec![Span::new(text, estimate.look)];
-    if !table::is_unusable(figure) {
-        parts.push(Span::new(spread(cell, figure), Look::Faint));
-        if table::unusable_ratio(figure).is_none() {
-            parts.extend(compact_ratio(cell, figure));
-        }
-    }
-    TableCell {
-        parts,
-        below: table::idle(cell, figure).map_or(String::new(), |idle| format!("({idle})")),
-        ..TableCell::default()
-    }
-}
-
-/// Returns a figure with at most two decimals.
-fn short(value: f64, cell: &Cell) -> String {
-    match (cell.clock, cell.op.unit()) {
-        (Clock::Wall, Unit::Time) if value.abs() < 0.995 => format!("{value:.2} ns"),
-        _ => figures::value(value, cell.op, cell.clock),
-    }
-}
-
-fn spread(cell: &Cell, figure: &Figure) -> String {
-    let range = table::range(cell, figure);
-    range.map_or_else(|| table::spread(figure), |range| format!("({range})"))
-}
-
-fn compact_ratio(cell: &Cell, figure: &Figure) -> [Span; 2] {
-    let mut ratio = table::ratio(cell, figure);
-    let is_small = figure.ratio.is_some_and(|ratio| ratio.estimate < 0.00995);
-    if is_small && !ratio.text.is_empty() {
-        ratio.text = "<0.01×".to_owned();
-    }
-    let spread = Span::new(table::ratio_spread(cell, figure), Look::Faint);
-    [ratio, spread]
 }
 
 /// Returns the reasons why configurations have no figure at all.

@@ -15,6 +15,7 @@ mod builder;
 mod cell_columns;
 mod co_tenants;
 mod columns;
+mod compact;
 pub mod compare;
 mod contenders;
 mod document;

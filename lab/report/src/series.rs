@@ -1,11 +1,11 @@
 //! Environments that were measured with several sets of settings: settings against operations, a table for each.
 
-use crate::brief;
+use crate::compact;
 use crate::document::{Section, Table};
 use crate::figures::clock_name;
 use crate::notes::Notes;
 use crate::report::Report;
-use crate::table::{self, Shown};
+use crate::table::Shown;
 use alphanumeric_sort::compare_str;
 use std::collections::BTreeSet;
 use trapline_model::{file, names, Clock, Config, EnvironmentId, Overrides};
@@ -72,7 +72,7 @@ impl<'a> Series<'a> {
         let clock = self.environment.clock();
         let shown = Shown::measured(&own, clock)?;
         let cell = |config: &Config, op| {
-            let mut shown = brief::compact_cell(shown.cell(config, op));
+            let mut shown = compact::cell(shown.cell(config, op));
             shown.parts.truncate(1);
             shown
         };
@@ -89,7 +89,10 @@ impl<'a> Series<'a> {
                 table.row(names::path(*op), cells);
             }
         }
-        let mut section = Section::new(&self.section_title(of), explanation(&own, clock));
+        let mut section = Section::new(
+            &self.section_title(of),
+            compact::explanation(&own, clock, ""),
+        );
         section.table(table);
         let mut notes = Notes::default();
         for cell in &own {
@@ -109,14 +112,6 @@ impl<'a> Series<'a> {
             Some(table) => format!("{}: {title}", table.title),
             None => title,
         }
-    }
-}
-
-/// Returns the method of the figures of `clock`.
-fn explanation(cells: &[Cell], clock: Clock) -> String {
-    match clock {
-        Clock::Wall => "median over boots, ~ = spread above ±10%".to_owned(),
-        Clock::Insn | Clock::InsnVmx => format!("mean, {}", table::reproduced(cells, clock)),
     }
 }
 
@@ -260,7 +255,7 @@ pub(crate) mod tests {
     fn settings_of_all_are_named_once() {
         let configs = ["sim/kvm:cpus=2,memory=1G", "sim/kvm:memory=1G", "sim"];
         let mut report = report(&configs.map(|config| (config, 3264.0)));
-        report.settings = Overrides::common(&report.configs());
+        report.settings = Config::common_settings(&report.configs());
         assert_eq!(report.settings.to_string(), "memory=1024M");
         let names = report
             .configs()

@@ -126,7 +126,8 @@ fn unexplained(timeline: &Timeline) -> f64 {
     steps(timeline)
         .filter(|(from, to)| to.0 as u8 != from.0 as u8 + 1)
         .map(|(from, to)| to.1 as f64 - from.1 as f64)
-        .sum()
+        // The sum of none is -0.
+        .fold(0.0, |sum, step| sum + step)
 }
 
 fn is_out_of_order(timeline: &Timeline) -> bool {
