@@ -19,7 +19,7 @@ fn boot(id: EnvironmentId, operations: OpSet) -> Option<Observation> {
 
 /// Boots an environment as planned; returns nothing if it is skipped.
 fn boot_planned(plan: &PlannedBoot) -> Option<Observation> {
-    let id = plan.environment;
+    let id = plan.config.environment;
     let settings = settings(&parts());
     let environment = ready(id, &settings)?;
     let booted = observe(environment.as_ref(), &settings, plan, PATIENCE).unwrap();

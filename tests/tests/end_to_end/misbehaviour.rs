@@ -64,7 +64,7 @@ fn boot_with_fault(id: EnvironmentId, fault: Fault, patience: u64) -> Option<Boo
 }
 
 fn boot_faulty(planned: &PlannedBoot, patience: u64) -> Option<Booted> {
-    let id = planned.environment;
+    let id = planned.config.environment;
     let environment = environment(id)?;
     let image = settings().parts.image().expect("image is built");
     let watch = Limits::timeout(Duration::from_secs(patience));
