@@ -92,9 +92,9 @@ fixtures: build ## Record the guests that tests replay
 docs: build ## Record the commands of README and docs again, and render these pages (PAGES="docs/gate.md"; minutes)
 	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --release --package trapline-tests --bin docs -- $(PAGES)
 
-bench: build ## Print the figures that the README quotes, and rates beside a port of the switch that attacks
-	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --release --package trapline-tests --bin figures
-	@$(FUZZ) --quiet --package trapline-switch --test forwarding -- --ignored --nocapture rate_beside_attacks
+bench: build ## Print the figures that the README quotes, and rates beside a port of the switch that attacks (SECTION=mechanisms: one section)
+	@TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --release --package trapline-tests --bin figures -- $(SECTION)
+	@[ -n "$(SECTION)" ] || $(FUZZ) --quiet --package trapline-switch --test forwarding -- --ignored --nocapture rate_beside_attacks
 
 fuzz: build ## Test parsers, VMM and switch with 10^7 to 10^8 random inputs each (an hour)
 	for tests in $(FUZZ_TESTS); do \

@@ -23,7 +23,6 @@ mod kernel_build;
 mod list;
 mod manual;
 mod net;
-mod optimisations;
 mod outcome;
 mod output_file;
 mod parts;

@@ -3,7 +3,7 @@
 use crate::args::{Format, OutputOptions, StoreOptions};
 use crate::failure::{Failure, Status};
 use crate::recorded_command::quoted;
-use crate::{optimisations, terminal};
+use crate::terminal;
 use trapline_model::file;
 use trapline_model::irq::Settings;
 use trapline_model::kernel_build::{BuildOutcome, BuildRequest};
@@ -35,12 +35,11 @@ pub fn observations(run: &Run) -> Vec<Observation> {
 }
 
 fn report_of(run: &Run, observations: &[Observation]) -> Report {
-    let (tables, optimisations) = match study(run) {
-        Some(study) => (study.tables, study.optimisations),
-        None => Default::default(),
-    };
+    let is_shown = |(config, _): &&(Config, String)| !config.overrides.is_control;
+    let skips: Vec<_> = run.skips.iter().filter(is_shown).cloned().collect();
     let measured = observations.iter().map(|seen| &seen.config);
-    let configs = measured.chain(run.skips.iter().map(|(config, _)| config));
+    let configs = measured.chain(skips.iter().map(|(config, _)| config));
+    let settings = Config::common_settings(&configs.collect());
     let summary = trapline_stats::summarise(observations);
     let irq = Settings::from_facts(&run.info.facts);
     let uses_seed = observations.iter().any(|seen| !seen.clock.is_exact());
@@ -52,17 +51,16 @@ fn report_of(run: &Run, observations: &[Observation]) -> Report {
         unfinished: unfinished(&run.info),
         version: run.info.version.clone(),
         seed: uses_seed.then_some(run.info.seed),
-        settings: Config::common_settings(&configs.collect()),
+        settings,
         facts: run.info.facts.clone(),
         requests: trapline_stats::block::summarise(observations, &summary),
         interrupts: trapline_stats::irq::summarise(observations, &summary, &irq),
         irq,
-        skips: run.skips.clone(),
+        skips,
         co_tenants: Vec::new(),
         aa_control: AaTest::new(&run.observations, &verdicts),
-        optimisations: optimisations::measured(&optimisations, &summary),
         summary,
-        tables,
+        tables: study(run).map_or_else(Vec::new, |study| study.tables),
         operations: request_text::operations(&run.info.request),
     }
 }

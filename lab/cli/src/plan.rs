@@ -1,7 +1,7 @@
 //! `trapline plan`, and plan files of `trapline run`.
 
 use crate::args::{path as net_path, PlainFormat, PlanArgs, PlanCommand};
-use crate::{optimisations, terminal};
+use crate::terminal;
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -62,7 +62,6 @@ pub fn read(path: &Path) -> Result<Study, Failure> {
             "'trapline plan schema' prints the keys of a plan",
         )
     })?;
-    optimisations::check(&study.optimisations)?;
     Ok(study)
 }
 

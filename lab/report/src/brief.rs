@@ -12,7 +12,7 @@ use crate::series::Series;
 use crate::table::{self, Shown};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::Op;
-use trapline_model::{file, Clock};
+use trapline_model::{file, Clock, EnvironmentId};
 use trapline_stats::{Cell, Value};
 
 /// Most operations that are all shown. A run of more shows [`MAIN`] only: with five environments
@@ -66,7 +66,7 @@ pub fn conditions(report: &Report, cells: &[Cell]) -> Section {
     if let Some(state) = &report.unfinished {
         section.note(Marker::Paragraph, state, Look::Bad);
     }
-    if report.heads_with_settings() {
+    if !report.settings.is_default() {
         let settings = format!("With {}", report.settings);
         section.note(Marker::Paragraph, &settings, Look::Strong);
     }
@@ -114,13 +114,9 @@ fn compact_tables(
     of: Option<&file::Table>,
 ) -> Vec<Section> {
     let series = Series::of_clock(report, cells, clock);
-    let is_in = |cell: &&Cell| {
-        series
-            .iter()
-            .any(|it| it.environment == cell.config.environment)
-    };
-    let (_, others): (Vec<&Cell>, Vec<&Cell>) = cells.iter().partition(is_in);
-    let others: Vec<Cell> = others.into_iter().cloned().collect();
+    let environments: Vec<EnvironmentId> = series.iter().map(|it| it.environment).collect();
+    let is_other = |cell: &&Cell| !environments.contains(&cell.config.environment);
+    let others: Vec<Cell> = cells.iter().filter(is_other).cloned().collect();
     let compact = compact_table(report, &others, clock, of);
     let series = series.iter().filter_map(|it| it.section(report, cells, of));
     compact.into_iter().chain(series).collect()

@@ -7,7 +7,7 @@ use crate::document::{Document, Look, Marker, Note, Section};
 use crate::report::Report;
 use crate::{
     aa_control, agreement, block, brief, co_tenants, contenders, findings, host_noise, host_use,
-    irq, notes, optimisations, populate, ratios, table, timelines,
+    irq, notes, populate, ratios, table, timelines,
 };
 use crate::{bencher, json, junit};
 use std::collections::BTreeSet;
@@ -49,7 +49,6 @@ impl Report {
 fn sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
     let families = [&[table::sections as Family][..], &FAMILIES, &[table::costs]].concat();
     let mut sections: Vec<Section> = findings::section(report, cells).into_iter().collect();
-    sections.extend(optimisations::sections(report));
     sections.extend(of_all_clocks(report, cells, &families));
     sections.extend(ratios::section(report, cells));
     sections.extend(agreement::section(report, cells));
@@ -63,7 +62,6 @@ fn brief_sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
     let (main, further) = brief::main_and_further(cells);
     let mut sections = vec![brief::conditions(report, cells)];
     sections.extend(findings::section(report, cells));
-    sections.extend(optimisations::sections(report));
     for clock in Clock::ALL {
         sections.extend(brief::tables(report, &main, clock));
         sections.extend(
@@ -117,7 +115,7 @@ fn head(report: &Report, cells: &[Cell]) -> Vec<Note> {
     head.extend(contenders::custom_vmms(report));
     let unfinished = report.unfinished.iter();
     head.extend(unfinished.map(|state| Note::new(Marker::Paragraph, state, Look::Bad)));
-    if report.heads_with_settings() {
+    if !report.settings.is_default() {
         let settings = format!("With {}", report.settings);
         head.push(Note::new(Marker::Paragraph, &settings, Look::Strong));
     }

@@ -7,7 +7,6 @@ use crate::cell_columns::JsonCell;
 use crate::co_tenants::JsonCoTenant;
 use crate::document::json::Object;
 use crate::irq::json::JsonInterrupts;
-use crate::optimisations::JsonOptimisation;
 use crate::{block, populate, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -36,8 +35,6 @@ pub fn object(report: &Report, cells: &[Cell]) -> Object {
     let pairs = agreement::pairs(report, cells);
     let pairs = pairs.iter().map(|pair| JsonPair::new(report, pair));
     object.push_some("agreement", pairs.collect());
-    let optimisations = all::<_, JsonOptimisation>(&report.optimisations);
-    object.push_some("optimisations", optimisations);
     object.push("problems", problems(report));
     if let Some(chance) = &report.aa_control {
         object.push("chance", JsonAaControl::from(chance));

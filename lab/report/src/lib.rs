@@ -32,7 +32,6 @@ mod json;
 mod junit;
 pub mod kernel_build;
 mod notes;
-mod optimisations;
 pub mod packets;
 pub mod page;
 mod plot;
@@ -50,7 +49,7 @@ pub use family::Family;
 pub use findings::first_sentence;
 pub use irq::{verdicts, Verdict};
 pub use plot::plot;
-pub use report::{CoTenant, Optimisation, Report};
+pub use report::{CoTenant, Report};
 pub use trapline_ci::JunitError;
 
 use document::printable;

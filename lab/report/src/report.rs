@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Op, OpSet};
 use trapline_model::file::Table;
 use trapline_model::irq::Settings;
-use trapline_model::{Clock, Config, EnvironmentId, Overrides};
+use trapline_model::{Config, EnvironmentId, Overrides};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::block::Requests;
 use trapline_stats::irq::Interrupts;
@@ -37,8 +37,6 @@ pub struct Report {
     pub requests: Vec<Requests>,
     /// Tables of the plan, in place of one for all operations.
     pub tables: Vec<Table>,
-    /// Optimisations of the plan, with figures of the whole run.
-    pub optimisations: Vec<Optimisation>,
     /// False alarms of the A/A control, if there was one.
     pub aa_control: Option<AaTest>,
     /// Guests beside machines that were populated, each from a run of its own.
@@ -52,25 +50,6 @@ pub struct CoTenant {
     pub interrupts: Interrupts,
     /// Their settings, with the load that disturbed them.
     pub settings: Settings,
-}
-
-/// An optimisation with its figures.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Optimisation {
-    /// The title.
-    pub title: String,
-    /// The operation that gains by it.
-    pub op: Op,
-    /// The clock of both figures.
-    pub clock: Clock,
-    /// Cost of the operation, or rate, without it.
-    pub without: f64,
-    /// The same with it, in the same unit.
-    pub with: f64,
-    /// Its lines of code.
-    pub lines: u32,
-    /// Lines of the whole.
-    pub all_lines: u32,
 }
 
 impl Report {
@@ -120,11 +99,6 @@ impl Report {
     /// Returns the settings of a configuration that not all have.
     pub(crate) fn own_settings(&self, config: &Config) -> Overrides {
         config.overrides.without(&self.settings)
-    }
-
-    /// Returns whether the settings are those of everything below the head.
-    pub(crate) fn heads_with_settings(&self) -> bool {
-        !self.settings.is_default() && self.optimisations.is_empty()
     }
 
     /// Returns the cells of the summary, and a skip for each operation of each configuration that could

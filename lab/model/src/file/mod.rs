@@ -4,11 +4,9 @@
 //! each environment, as far as the environment supports it. Defaults are those of the command line.
 
 mod builds;
-mod optimisations;
 mod packets;
 mod schema;
 
-pub use optimisations::Optimisation;
 pub use schema::schema;
 
 use crate::config::Config;
@@ -55,8 +53,6 @@ pub struct Study {
     pub irq: irq::Settings,
     /// Tables in place of the default ones.
     pub tables: Vec<Table>,
-    /// Optimisations whose gain is shown beside their code.
-    pub optimisations: Vec<Optimisation>,
     /// Kernel builds. A plan with builds has nothing else.
     pub builds: Option<kernel_build::BuildRequest>,
     /// Rates of packets, without CPUs. A plan with packets has nothing else.
@@ -109,8 +105,6 @@ struct Written {
     irq: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
     tables: Vec<WrittenTable>,
-    #[serde(default)]
-    optimisations: Vec<optimisations::Written>,
     #[serde(rename = "kernel-build")]
     builds: Option<Spanned<builds::Written>>,
     packets: Option<Spanned<packets::Written>>,
@@ -208,7 +202,6 @@ impl Reader<'_> {
             about: written.about.clone(),
             packets,
             builds: self.builds(written, &configs)?,
-            optimisations: self.optimisations(&written.optimisations, operations, &configs)?,
             configs,
             operations,
             named,

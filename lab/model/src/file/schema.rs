@@ -66,8 +66,7 @@ pub fn schema() -> Value {
             "irq": interrupts(),
             "kernel-build": builds(),
             "packets": packets(),
-            "tables": tables(),
-            "optimisations": optimisations()
+            "tables": tables()
         }
     })
 }
@@ -85,26 +84,6 @@ fn tables() -> Value {
             }
         },
         "description": "Tables with these rows, in place of the default tables."
-    })
-}
-
-fn optimisations() -> Value {
-    let text = json!({ "type": "string" });
-    json!({
-        "type": "array",
-        "items": {
-            "type": "object",
-            "additionalProperties": false,
-            "required": ["title", "operation", "without", "with", "code"],
-            "properties": {
-                "title": text,
-                "operation": { "enum": Op::ALL.map(names::path).to_vec() },
-                "without": text,
-                "with": text,
-                "code": { "type": "string", "description": "Mark of its code in the source." }
-            }
-        },
-        "description": "Optimisations: the gain of an operation between two environments above, beside the code."
     })
 }
 

@@ -20,13 +20,6 @@ memory = "1G"
 period = "2ms"
 load = "cpu"
 
-[[optimisations]]
-title = "pages"
-operation = "basic/getpid"
-without = "kvm:idle=in-guest"
-with = "host"
-code = "pages"
-
 [[tables]]
 title = "What a kernel does"
 operations = ["basic/yield", "basic/getpid"]
@@ -54,11 +47,6 @@ fn a_plan_is_read_whole() {
     assert_eq!(study.budget, Some(Duration::from_secs(1200)));
     assert_eq!(study.irq.period, irq::Time(2_000_000));
     assert_eq!(study.irq.conditions.loads.to_string(), "cpu");
-    let [optimisation] = &study.optimisations[..] else {
-        panic!("{:?}", study.optimisations)
-    };
-    assert_eq!(optimisation.op, Op::Getpid);
-    assert_eq!(optimisation.without, study.configs[1]);
     assert_eq!(study.tables[0].operations, Op::Yield | Op::Getpid);
 }
 
@@ -75,7 +63,6 @@ fn defaults_are_those_of_the_command_line() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table of texts and errors")]
 fn errors_have_a_line_and_a_remedy() {
     let texts = [
         "",
@@ -95,9 +82,6 @@ fn errors_have_a_line_and_a_remedy() {
         "environments = ['kvm']\nbudget = 'soon'",
         "environments = ['kvm']\npreset = 'ful'",
         "environments = ['kvm']\nworkloads = ['basic']\n[[tables]]\ntitle = 'x'\noperations = ['stream']",
-        "environments = ['kvm']\n[[optimisations]]\ntitle = 'x'\noperation = 'basic'\nwithout = 'kvm'\nwith = 'kvm'\ncode = ''",
-        "environments = ['kvm']\n[[optimisations]]\ntitle = 'x'\noperation = 'basic/getpid'\nwithout = 'host'\nwith = 'kvm'\ncode = ''",
-        "environments = ['kvm', 'sim']\n[[optimisations]]\ntitle = 'x'\noperation = 'basic/getpid'\nwithout = 'sim'\nwith = 'kvm'\ncode = ''",
     ];
     let errors = texts.map(|text| format!("{text:?}\n  {}\n", read(text).unwrap_err()));
     let supporting = EnvironmentId::names_of(EnvironmentId::has_configurable_memory);
@@ -110,7 +94,7 @@ fn errors_have_a_line_and_a_remedy() {
         "\nenvironments = [\n 'host',\n 'qemu-kmv']"
           line 4: unknown environment 'qemu-kmv'; did you mean 'qemu-kvm'?
         "environments = ['host']\nenvironment = ['kvm']"
-          line 2: unknown field `environment`, expected one of `about`, `environments`, `contenders`, `workloads`, `preset`, `boots`, `exact-boots`, `seed`, `budget`, `vmm`, `machine`, `irq`, `tables`, `optimisations`, `kernel-build`, `packets`
+          line 2: unknown field `environment`, expected one of `about`, `environments`, `contenders`, `workloads`, `preset`, `boots`, `exact-boots`, `seed`, `budget`, `vmm`, `machine`, `irq`, `tables`, `kernel-build`, `packets`
         "environments = ['host']\nworkloads = ['exits/port-oot']"
           line 2: unknown workload or operation 'exits/port-oot'; did you mean 'exits/port-out'?
         "contenders = ['host:memory=1G']"
@@ -137,11 +121,5 @@ fn errors_have_a_line_and_a_remedy() {
           line 2: unknown preset 'ful'; did you mean 'full'?
         "environments = ['kvm']\nworkloads = ['basic']\n[[tables]]\ntitle = 'x'\noperations = ['stream']"
           line 5: 'stream' is not among the workloads above
-        "environments = ['kvm']\n[[optimisations]]\ntitle = 'x'\noperation = 'basic'\nwithout = 'kvm'\nwith = 'kvm'\ncode = ''"
-          line 4: 'basic' is not an operation of the workloads above
-        "environments = ['kvm']\n[[optimisations]]\ntitle = 'x'\noperation = 'basic/getpid'\nwithout = 'host'\nwith = 'kvm'\ncode = ''"
-          line 5: 'host' is not among the environments above
-        "environments = ['kvm', 'sim']\n[[optimisations]]\ntitle = 'x'\noperation = 'basic/getpid'\nwithout = 'sim'\nwith = 'kvm'\ncode = ''"
-          line 6: 'without' and 'with' are on different clocks
     "#]].assert_eq(&errors.concat());
 }

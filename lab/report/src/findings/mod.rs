@@ -43,9 +43,7 @@ const BOOTS: [Op; 3] = [Op::BootMain, Op::BootSample, Op::BootEntry];
 
 /// Returns the findings of a report as a section.
 pub fn section(report: &Report, cells: &[Cell]) -> Option<Section> {
-    let has_others = !report.co_tenants.is_empty()
-        || !report.requests.is_empty()
-        || !report.optimisations.is_empty();
+    let has_others = !report.co_tenants.is_empty() || !report.requests.is_empty();
     if has_others && !cells.iter().any(|cell| cell.value.figure().is_some()) {
         return None;
     }

@@ -127,7 +127,6 @@ impl Section {
 fn sections(context: &Context<'_>, profiles: &[Profile]) -> Vec<Section> {
     let mut all = vec![headline::section(context)];
     all.extend(series::section(context));
-    all.extend(tables::optimisations(context));
     all.extend(map::section(context));
     let tables = Clock::ALL.into_iter();
     all.extend(tables.filter_map(|clock| comparison::section(context, clock)));

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::help::help;
 use super::{heading, Section};
 use crate::document::html;
-use crate::{block, optimisations, populate, ratios};
+use crate::{block, populate, ratios};
 use maud::html;
 use trapline_model::Clock;
 
@@ -24,18 +24,6 @@ const RATIOS: [&str; 1] = [
     "A ratio to the bare row of its own clock has no clock, so that ratios of both exact clocks, \
      which are machines of two vendors, may stand in one table.",
 ];
-
-/// Returns the table of optimisations, if the plan has any.
-pub fn optimisations(context: &Context<'_>) -> Option<Section> {
-    let section = optimisations::section(context.report)?;
-    let title = &section.title.text;
-    let body = html! {
-        (heading(title, html! {}))
-        p.lead { (section.explanation) }
-        (html::blocks(&section))
-    };
-    Some(Section::new("optimisations", title, body))
-}
 
 /// Returns the tables of memory and disks, if anything was measured.
 pub fn memory_and_disks(context: &Context<'_>) -> Option<Section> {

@@ -359,7 +359,6 @@ pub fn report() -> Report {
     Report {
         unfinished: None,
         settings: Default::default(),
-        optimisations: Vec::new(),
         aa_control: None,
         tables: Vec::new(),
         interrupts: vec![],

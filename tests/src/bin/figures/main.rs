@@ -1,12 +1,13 @@
 //! `make bench`: measures and prints the figures that the documentation quotes, each with its
 //! requirement. A missed requirement is no failure, since times depend on the host. The argument
-//! `cyclictest` or `comparisons` selects one section.
+//! `cyclictest`, `comparisons` or `mechanisms` selects one section.
 
 mod comparisons;
 mod cyclictest;
 mod gate;
 mod intel;
 mod judge;
+mod mechanisms;
 mod xen;
 
 use judge::{Figures, Verdict};
@@ -25,6 +26,7 @@ fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("cyclictest") => return cyclictest::beside_ours(&place),
         Some("comparisons") => return comparisons::trusted(&place),
+        Some("mechanisms") => return mechanisms::beside_code(&place),
         _ => {}
     }
     let quick = everything(&place);
@@ -40,6 +42,7 @@ fn main() {
     intel::same_digits(&place);
     cyclictest::beside_ours(&place);
     comparisons::trusted(&place);
+    mechanisms::beside_code(&place);
 }
 
 /// The quick preset, and how long it took (5).
