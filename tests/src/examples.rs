@@ -140,12 +140,13 @@ impl Example {
     ) -> Option<Vec<Option<usize>>> {
         let printed: Vec<String> = printed.iter().map(|line| normal(line)).collect();
         let output = self.output.iter().map(String::as_str);
-        let elided: Vec<&str> = match self.is_table {
-            true => output
+        let elided: Vec<&str> = if self.is_table {
+            output
                 .flat_map(|line| ["...", line])
                 .chain(["..."])
-                .collect(),
-            false => output.collect(),
+                .collect()
+        } else {
+            output.collect()
         };
         let runs: Vec<Vec<String>> = elided
             .split(|line| is_elision(line))

@@ -65,11 +65,12 @@ pub fn root() -> PathBuf {
 pub fn baseline_of_release(name: &str) -> Result<PathBuf, String> {
     let directory = baselines(Path::new("/etc/os-release"));
     let file = root().join(&directory).join(name);
-    match file.is_file() {
-        true => Ok(file),
-        false => Err(format!(
+    if file.is_file() {
+        Ok(file)
+    } else {
+        Err(format!(
             "there is no {directory}/{name}; `make baseline` makes it"
-        )),
+        ))
     }
 }
 

@@ -45,9 +45,10 @@ fn set(labels: &[(&str, String)]) -> String {
         .iter()
         .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
     let pairs: Vec<String> = pairs.collect();
-    match pairs.is_empty() {
-        true => String::new(),
-        false => format!("{{{}}}", pairs.join(",")),
+    if pairs.is_empty() {
+        String::new()
+    } else {
+        format!("{{{}}}", pairs.join(","))
     }
 }
 

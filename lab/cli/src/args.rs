@@ -80,9 +80,10 @@ fn with_help(command: clap::Command, all: bool) -> clap::Command {
         let is_further = option.is_hide_short_help_set();
         option.hide_short_help(false).hide(is_further && !all)
     });
-    let command = match all {
-        true => command,
-        false => command.after_help(pages::after_short_help(&name)),
+    let command = if all {
+        command
+    } else {
+        command.after_help(pages::after_short_help(&name))
     };
     command.mut_subcommands(|command| with_help(command, all))
 }

@@ -103,9 +103,10 @@ fn built_files(args: &BisectArgs, environments: &[EnvironmentId]) -> Vec<PathBuf
 fn kernel_files(args: &BisectArgs) -> impl Iterator<Item = (&'static str, PathBuf)> + '_ {
     let settings = &args.run_options.environment_options.files.machine.0;
     let text = |name| settings.text(name).unwrap_or_default();
-    let names: &[&str] = match text("kernel").contains('/') {
-        true => &["kernel", "modules"],
-        false => &[],
+    let names: &[&str] = if text("kernel").contains('/') {
+        &["kernel", "modules"]
+    } else {
+        &[]
     };
     let paths = names
         .iter()
@@ -147,12 +148,13 @@ fn require_relative(parts: &Path) -> Result<(), Failure> {
     let mut components = parts.components().peekable();
     let is_inside = components.peek().is_some()
         && components.all(|component| matches!(component, Component::Normal(_)));
-    match is_inside {
-        true => Ok(()),
-        false => Err(Failure::usage(
+    if is_inside {
+        Ok(())
+    } else {
+        Err(Failure::usage(
             format!("--parts: not inside of the worktree: {}", parts.display()),
             "name a path like target/dist, from the top directory of the repository",
-        )),
+        ))
     }
 }
 

@@ -63,17 +63,15 @@ pub fn list(args: &ListArgs) -> Result<(), Failure> {
         |id| chosen.has(id),
         |entry| {
             let row = environment_row(&inventory, entry);
-            terminal::print_text(&match args.all {
-                true => environment_text(&row, width),
-                false => details(entry.id, &row, width),
+            terminal::print_text(&if args.all {
+                environment_text(&row, width)
+            } else {
+                details(entry.id, &row, width)
             })
         },
     )?;
     let text = workloads_text(&chosen.workloads(), width);
-    terminal::print_text(match args.all {
-        true => &text,
-        false => text.trim_start(),
-    })
+    terminal::print_text(if args.all { &text } else { text.trim_start() })
 }
 
 /// Environments and operations to list.
@@ -141,9 +139,10 @@ fn print_screen(inventory: &Inventory, width: usize) -> Result<(), Failure> {
                 return Ok(());
             }
             let here = entry.id.clock();
-            let heading = match clock.replace(here) == Some(here) {
-                true => String::new(),
-                false => format!("Clock {}\n", here.description()),
+            let heading = if clock.replace(here) == Some(here) {
+                String::new()
+            } else {
+                format!("Clock {}\n", here.description())
             };
             terminal::print_text(&(heading + &short_text(&row, width)))
         },
@@ -155,10 +154,7 @@ fn print_screen(inventory: &Inventory, width: usize) -> Result<(), Failure> {
 /// Returns an environment with its description, or with the first line of the reason why it is unavailable: its details
 /// have the whole.
 fn short_text(row: &EnvironmentRow, width: usize) -> String {
-    let state = match row.ready {
-        true => "ready",
-        false => "missing",
-    };
+    let state = if row.ready { "ready" } else { "missing" };
     let name = format!("{:<13}{state}", row.name);
     let text = row.reason.as_deref().unwrap_or(row.what);
     let text = entry(&name, 2, SHORT_TEXT, text, width);
@@ -206,9 +202,10 @@ fn details(id: EnvironmentId, row: &EnvironmentRow, width: usize) -> String {
 }
 
 fn measured(row: &EnvironmentRow) -> &'static str {
-    match row.by_default {
-        true => "by default",
-        false => "only if asked for",
+    if row.by_default {
+        "by default"
+    } else {
+        "only if asked for"
     }
 }
 
@@ -267,9 +264,10 @@ const DETAIL: usize = 12;
 
 fn environment_text(environment: &EnvironmentRow, width: usize) -> String {
     let clock = environment.clock;
-    let only = match environment.by_default {
-        true => "",
-        false => "; only if asked for",
+    let only = if environment.by_default {
+        ""
+    } else {
+        "; only if asked for"
     };
     let what = format!("{} ({clock} clock{only})", environment.what);
     let state = state(environment);
@@ -279,9 +277,10 @@ fn environment_text(environment: &EnvironmentRow, width: usize) -> String {
 fn workloads_text(workloads: &[WorkloadRow], width: usize) -> String {
     let mut text = String::new();
     for workload in workloads {
-        let only = match workload.by_default {
-            true => "",
-            false => " (only if asked for)",
+        let only = if workload.by_default {
+            ""
+        } else {
+            " (only if asked for)"
         };
         let title = format!("\nWorkload {}: {}{only}", workload.name, workload.question);
         text.push_str(&textwrap::fill(&title, width));

@@ -59,9 +59,10 @@ fn show(
     session: &Session,
 ) -> Result<Status, Failure> {
     let rates = Rates::new(request, &run.trials);
-    let status = match rates.is_good() {
-        true => Status::Done,
-        false => Status::Failed,
+    let status = if rates.is_good() {
+        Status::Done
+    } else {
+        Status::Failed
     };
     outcome::print_family(&Family::Packets(rates), format)?;
     Ok(outcome::of_command(run, status, &session.interrupt))

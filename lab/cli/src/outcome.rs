@@ -119,9 +119,10 @@ pub fn print_run(
 ) -> Result<(), Failure> {
     let is_brief = output.is_brief();
     let document = report.document();
-    match is_brief {
-        true => print_as(&document, trapline_report::Format::Brief(style()))?,
-        false => print(&document, output.format)?,
+    if is_brief {
+        print_as(&document, trapline_report::Format::Brief(style()))?
+    } else {
+        print(&document, output.format)?
     }
     if output.plot {
         plot(run, report)?;
@@ -129,9 +130,10 @@ pub fn print_run(
     if let Some(change) = since {
         terminal::print_text(&format!("\n{change}\n"))?;
     }
-    match is_brief {
-        true => terminal::print_text(&hint(run, store)),
-        false => Ok(()),
+    if is_brief {
+        terminal::print_text(&hint(run, store))
+    } else {
+        Ok(())
     }
 }
 

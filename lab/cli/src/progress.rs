@@ -177,9 +177,10 @@ impl Progress {
             return;
         };
         let text = outcome::style().text(&format!("so far: {sentence}"));
-        match terminal::is_watched() {
-            true => self.bar().println(terminal::printable(&text)),
-            false => terminal::print_error(&format!("{}s: {text}", self.begin.elapsed().as_secs())),
+        if terminal::is_watched() {
+            self.bar().println(terminal::printable(&text))
+        } else {
+            terminal::print_error(&format!("{}s: {text}", self.begin.elapsed().as_secs()))
         }
     }
 

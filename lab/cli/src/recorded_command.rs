@@ -61,12 +61,13 @@ fn option(name: &str, value: &str) -> Option<String> {
 /// Quotes a word for a shell, if it needs that.
 pub fn quoted(word: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.into(),
-        false => shlex::Quoter::new()
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.into()
+    } else {
+        shlex::Quoter::new()
             .allow_nul(true)
             .quote(word)
-            .unwrap_or_default(),
+            .unwrap_or_default()
     }
 }
 

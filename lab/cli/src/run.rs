@@ -36,9 +36,10 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
 }
 
 fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, Failure> {
-    let resume = match args.restart {
-        true => Resume::Restart,
-        false => Resume::Allowed { seed: study.seed },
+    let resume = if args.restart {
+        Resume::Restart
+    } else {
+        Resume::Allowed { seed: study.seed }
     };
     let plan = (study.text.as_str(), resume);
     let seed = study.seed.unwrap_or_else(random_seed);
@@ -88,9 +89,10 @@ fn finish(
 ) -> Result<Status, Failure> {
     let report = outcome::report(run);
     let output = &args.output;
-    let since = match output.is_brief() && run.info.boots > 0 {
-        true => compare::since(store, run, &args.run_options.store)?,
-        false => None,
+    let since = if output.is_brief() && run.info.boots > 0 {
+        compare::since(store, run, &args.run_options.store)?
+    } else {
+        None
     };
     outcome::print_run(run, &report, output, &args.run_options.store, since)?;
     Ok(status(run, &report, interrupt))

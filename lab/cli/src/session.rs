@@ -166,12 +166,13 @@ impl EnvironmentOptions {
     /// `--sched` is a policy of threads.
     pub fn reject_thread_policy(&self) -> Result<(), Failure> {
         let sched = self.sched();
-        match sched.is_of_thread() {
-            false => Ok(()),
-            true => Err(Failure::usage(
+        if sched.is_of_thread() {
+            Err(Failure::usage(
                 format!("--sched {sched} is supported by workload irq only"),
                 "use 'trapline irq', or name a scheduler of Xen: credit or credit2",
-            )),
+            ))
+        } else {
+            Ok(())
         }
     }
 }

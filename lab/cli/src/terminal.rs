@@ -58,9 +58,10 @@ pub fn width() -> usize {
 
 /// Returns the columns to which lines are cut: those of the terminal. Programs that read a pipe need whole names.
 pub fn cut_width() -> usize {
-    match io::stdout().is_terminal() {
-        true => width(),
-        false => usize::MAX,
+    if io::stdout().is_terminal() {
+        width()
+    } else {
+        usize::MAX
     }
 }
 
@@ -135,9 +136,10 @@ const COLOUR_START: &str = "\x1b[";
 /// put into its line by [`one_line`] or the like.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let is_hidden = |c: char| is_control(c) && c != '\n' && c != '\t';
-    match text.contains(is_hidden) {
-        false => text.into(),
-        true => text.replace(is_hidden, "\u{fffd}").into(),
+    if text.contains(is_hidden) {
+        text.replace(is_hidden, "\u{fffd}").into()
+    } else {
+        text.into()
     }
 }
 

@@ -115,9 +115,10 @@ impl Layered {
             }
             Need::Bochs => {
                 if let Ok(bochs) = Bochs::find() {
-                    let platform = match self.id.is_nova() {
-                        true => Platform::NOVA,
-                        false => Platform::COMMON,
+                    let platform = if self.id.is_nova() {
+                        Platform::NOVA
+                    } else {
+                        Platform::COMMON
                     };
                     facts.extend(bochs::facts(&bochs, platform));
                 }

@@ -180,9 +180,10 @@ impl PeerDrivers {
     /// # Errors
     /// It is missing.
     pub fn for_loopback(settings: &Settings, guest: &GuestConfig) -> Result<Self, Error> {
-        match guest.vsock {
-            true => drivers::chosen(settings, &["vsock_loopback"]).map(Self),
-            false => Ok(Self::default()),
+        if guest.vsock {
+            drivers::chosen(settings, &["vsock_loopback"]).map(Self)
+        } else {
+            Ok(Self::default())
         }
     }
 

@@ -39,13 +39,12 @@ impl Environment for Replayed {
     }
 
     fn check(&self, _: &GuestConfig) -> Result<(), Unavailable> {
-        match self.directory().is_dir() {
-            true => Ok(()),
-            false => {
-                let (recordings, id) = (self.recordings.display(), self.id());
-                let reason = format!("{recordings} has no recording of {id}");
-                Err(Unavailable::new(reason).help("record it with TRAPLINE_RECORD"))
-            }
+        if self.directory().is_dir() {
+            Ok(())
+        } else {
+            let (recordings, id) = (self.recordings.display(), self.id());
+            let reason = format!("{recordings} has no recording of {id}");
+            Err(Unavailable::new(reason).help("record it with TRAPLINE_RECORD"))
         }
     }
 

@@ -161,9 +161,10 @@ fn fill(
 }
 
 fn rename(file: NamedTempFile, path: &Path, replace: bool) -> Result<(), ExportError> {
-    let named = match replace {
-        true => file.persist(path),
-        false => file.persist_noclobber(path),
+    let named = if replace {
+        file.persist(path)
+    } else {
+        file.persist_noclobber(path)
     };
     named.map(drop).map_err(|error| match error.error.kind() {
         io::ErrorKind::AlreadyExists => ExportError::Exists(path.to_owned()),

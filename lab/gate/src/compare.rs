@@ -243,9 +243,10 @@ fn verdict(
     may_be_interrupts: bool,
     tolerances: &Tolerances,
 ) -> Verdict {
-    let is_allowed = match may_be_interrupts {
-        true => tolerances.allow_interrupts(operation, old, new),
-        false => tolerances.allow(operation, old, new),
+    let is_allowed = if may_be_interrupts {
+        tolerances.allow_interrupts(operation, old, new)
+    } else {
+        tolerances.allow(operation, old, new)
     };
     match is_allowed {
         _ if old == new => Verdict::Same,

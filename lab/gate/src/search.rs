@@ -144,10 +144,7 @@ mod tests {
             // The nearest commits that build bound what any search can find.
             let before = (0..first_changed).rev().find(|at| builds[*at]).expect("the first builds");
             let changed = (first_changed..builds.len()).find(|at| builds[*at]).expect("the last builds");
-            let expected = match before + 1 == changed {
-                true => Next::FirstChanged(first_changed),
-                false => Next::Range(before + 1..=changed),
-            };
+            let expected = if before + 1 == changed { Next::FirstChanged(first_changed) } else { Next::Range(before + 1..=changed) };
             prop_assert_eq!(end, expected);
             let mut once = tried.clone();
             once.sort_unstable();

@@ -73,9 +73,10 @@ pub fn parse(words: &str) -> Result<(OpSet, Tolerance), ToleranceError> {
     if !number.is_finite() || number < 0.0 {
         return Err(form());
     }
-    let tolerance = match of_share {
-        true => Tolerance::Share(number / 100.0),
-        false => Tolerance::Absolute(number),
+    let tolerance = if of_share {
+        Tolerance::Share(number / 100.0)
+    } else {
+        Tolerance::Absolute(number)
     };
     Ok((names::operations(names.trim())?, tolerance))
 }

@@ -98,9 +98,10 @@ fn equal_digits_are_the_same() {
 /// Returns expected verdicts in table order.
 fn order(port: Verdict, cpuid: Verdict) -> [(&'static str, Verdict); 2] {
     let position = |op| Op::ALL.iter().position(|other| *other == op);
-    match position(Op::PortOut) < position(Op::Cpuid) {
-        true => [(PORT, port), (CPUID, cpuid)],
-        false => [(CPUID, cpuid), (PORT, port)],
+    if position(Op::PortOut) < position(Op::Cpuid) {
+        [(PORT, port), (CPUID, cpuid)]
+    } else {
+        [(CPUID, cpuid), (PORT, port)]
     }
 }
 

@@ -217,9 +217,10 @@ fn is_hash(name: &str) -> bool {
 fn entry(kind: Kind, found: &fs::DirEntry) -> Option<Entry> {
     let name = found.file_name().to_string_lossy().into_owned();
     let about = found.metadata().ok()?;
-    let is_entry = match kind.is_evictable() {
-        false => about.is_dir() && !name.starts_with('.'),
-        true => about.is_file() && is_hash(&name),
+    let is_entry = if kind.is_evictable() {
+        about.is_file() && is_hash(&name)
+    } else {
+        about.is_dir() && !name.starts_with('.')
     };
     is_entry.then(|| Entry::of(kind, found.path())).flatten()
 }
@@ -238,9 +239,10 @@ pub fn size(path: &Path) -> u64 {
 }
 
 fn remove(path: &Path) -> Result<(), Error> {
-    let removed = match path.is_dir() {
-        true => fs::remove_dir_all(path),
-        false => fs::remove_file(path),
+    let removed = if path.is_dir() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
     };
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file(path)(error)),

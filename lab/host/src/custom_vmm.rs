@@ -218,9 +218,10 @@ impl CustomVmm {
             return Err(InvalidCommand::NoProgram);
         }
         self.check_placeholders()?;
-        match self.config.is_some() == self.has(Placeholder::Config) {
-            true => Ok(()),
-            false => Err(InvalidCommand::Config),
+        if self.config.is_some() == self.has(Placeholder::Config) {
+            Ok(())
+        } else {
+            Err(InvalidCommand::Config)
         }
     }
 
@@ -268,9 +269,10 @@ impl CustomVmm {
 
     /// Returns the format of the image that it boots.
     pub fn format(&self) -> ImageFormat {
-        match self.has(Placeholder::BzImage) {
-            true => ImageFormat::Bzimage,
-            false => self.format,
+        if self.has(Placeholder::BzImage) {
+            ImageFormat::Bzimage
+        } else {
+            self.format
         }
     }
 
@@ -331,9 +333,10 @@ impl CustomVmm {
                 .ok_or_else(|| missing(format!("there is no program {name} in $PATH")));
         }
         let path = std::path::absolute(name).map_err(Error::file(name))?;
-        match can_be_executed(&path) {
-            true => Ok(path),
-            false => Err(missing(format!("{name} is not an executable file"))),
+        if can_be_executed(&path) {
+            Ok(path)
+        } else {
+            Err(missing(format!("{name} is not an executable file")))
         }
     }
 

@@ -94,9 +94,10 @@ pub fn abandoned_in(place: &Path) -> impl Iterator<Item = PathBuf> {
 /// Removes the abandoned files and directories in `place`, which another process may do at the same time.
 pub fn remove_abandoned(place: &Path) {
     for path in abandoned_in(place) {
-        let _ = match path.is_dir() {
-            true => fs::remove_dir_all(&path),
-            false => fs::remove_file(&path),
+        let _ = if path.is_dir() {
+            fs::remove_dir_all(&path)
+        } else {
+            fs::remove_file(&path)
         };
     }
 }

@@ -49,12 +49,13 @@ fn cpu_field(cpuinfo: &str, name: &str) -> Option<String> {
 
 fn nesting(cpuinfo: &str) -> &'static str {
     let flags = cpu_field(cpuinfo, "flags").unwrap_or_default();
-    match flags
+    if flags
         .split_ascii_whitespace()
         .any(|flag| flag == "hypervisor")
     {
-        true => "this host is itself a virtual machine",
-        false => "none",
+        "this host is itself a virtual machine"
+    } else {
+        "none"
     }
 }
 

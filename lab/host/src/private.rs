@@ -216,9 +216,10 @@ fn check_entries(place: &Path, owner: u32, is_open: bool, depth: u32) -> Result<
                 _ => continue,
             }
         }
-        match is_open {
-            true if about.is_dir() || about.is_file() => check_inside(&path, &about, owner)?,
-            _ => check_owner(&path, about.uid(), owner)?,
+        if is_open && (about.is_dir() || about.is_file()) {
+            check_inside(&path, &about, owner)?
+        } else {
+            check_owner(&path, about.uid(), owner)?
         }
         let is_open = is_open && may_enter(&about);
         if about.is_dir() && (is_open || depth < DEPTH) {
@@ -231,16 +232,18 @@ fn check_entries(place: &Path, owner: u32, is_open: bool, depth: u32) -> Result<
 /// Checks an entry of a directory of `owner`.
 fn check_inside(path: &Path, about: &Metadata, owner: u32) -> Result<(), Error> {
     check_owner(path, about.uid(), owner)?;
-    match is_writable(about) {
-        true => Err(writable(path, about.mode())),
-        false => Ok(()),
+    if is_writable(about) {
+        Err(writable(path, about.mode()))
+    } else {
+        Ok(())
     }
 }
 
 fn check_owner(path: &Path, found: u32, owner: u32) -> Result<(), Error> {
-    match is_ours(found) || found == owner {
-        true => Ok(()),
-        false => Err(foreign(path, found)),
+    if is_ours(found) || found == owner {
+        Ok(())
+    } else {
+        Err(foreign(path, found))
     }
 }
 
@@ -261,9 +264,10 @@ pub fn create_directory(path: &Path) -> Result<(), Error> {
 
 fn parent(path: &Path) -> &Path {
     let parent = path.parent().unwrap_or(path);
-    match parent.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => parent,
+    if parent.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        parent
     }
 }
 

@@ -140,9 +140,10 @@ impl Tool {
 
     /// Waits for its end; `None` after a stop request or the deadline.
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<Option<ExitStatus>> {
-        match has_ended(&self.0, deadline)? {
-            true => self.0.wait().map(Some),
-            false => Ok(None),
+        if has_ended(&self.0, deadline)? {
+            self.0.wait().map(Some)
+        } else {
+            Ok(None)
         }
     }
 }
@@ -153,9 +154,10 @@ pub fn die_with_parent(command: &mut Command) {
     let die = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // The parent may have ended before.
-        match getppid() == Some(parent) {
-            true => Ok(()),
-            false => Err(io::ErrorKind::Interrupted.into()),
+        if getppid() == Some(parent) {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::Interrupted.into())
         }
     };
     // SAFETY: the closure makes system calls only, and allocates nothing.

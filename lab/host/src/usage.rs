@@ -55,9 +55,10 @@ impl UsageProbe for ProcessProbe {
     fn sample(&mut self) -> Usage {
         self.find_guest();
         Usage {
-            cpu_ns: match self.include_children {
-                true => Some(family_cpu_ns(self.pid)),
-                false => cpu_ns(self.pid),
+            cpu_ns: if self.include_children {
+                Some(family_cpu_ns(self.pid))
+            } else {
+                cpu_ns(self.pid)
             },
             exits: self
                 .guest

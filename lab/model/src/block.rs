@@ -20,18 +20,20 @@ pub struct Settings {
 impl Settings {
     /// Returns the used part of the disk of an environment, in MiB.
     pub fn mib(&self, environment: EnvironmentId) -> u32 {
-        let usual = match environment.clock().is_exact() {
-            true => COUNTED_MIB,
-            false => Job::EMPTY.disk_mib,
+        let usual = if environment.clock().is_exact() {
+            COUNTED_MIB
+        } else {
+            Job::EMPTY.disk_mib
         };
         self.mib.unwrap_or(usual)
     }
 
     /// Returns the number of small requests at queue depth 32 in an environment.
     pub fn requests(&self, environment: EnvironmentId) -> u32 {
-        let usual = match environment.clock().is_exact() {
-            true => COUNTED_REQUESTS,
-            false => Job::EMPTY.requests,
+        let usual = if environment.clock().is_exact() {
+            COUNTED_REQUESTS
+        } else {
+            Job::EMPTY.requests
         };
         self.requests.unwrap_or(usual)
     }

@@ -104,9 +104,10 @@ impl From<EnvironmentId> for Config {
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.overrides.is_default() {
-            true => self.environment.fmt(f),
-            false => f.pad(&format!("{}:{}", self.environment, self.overrides)),
+        if self.overrides.is_default() {
+            self.environment.fmt(f)
+        } else {
+            f.pad(&format!("{}:{}", self.environment, self.overrides))
         }
     }
 }

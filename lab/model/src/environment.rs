@@ -134,9 +134,10 @@ impl EnvironmentId {
     pub fn define_vmm(name: &str, definition: Option<&Definition>) -> Result<(), InvalidName> {
         let names = Self::BUILT_IN.map(Self::name).into_iter();
         let mut parts = names.flat_map(|name| name.split('/'));
-        match parts.any(|part| part == name) {
-            true => Err(InvalidName::Taken(name.to_owned())),
-            false => vmms::add(name, definition, Self::BUILT_IN.len()),
+        if parts.any(|part| part == name) {
+            Err(InvalidName::Taken(name.to_owned()))
+        } else {
+            vmms::add(name, definition, Self::BUILT_IN.len())
         }
     }
 

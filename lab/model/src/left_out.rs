@@ -49,9 +49,10 @@ pub fn of(
 
 /// Returns the `operations` that several guests do not measure at the same time, if there are any.
 pub fn of_guests(environment: EnvironmentId, guests: u32, operations: OpSet) -> Option<LeftOut> {
-    let (operations, reason) = match environment.has_start_barrier() {
-        true => (operations & alone(), ONE_GUEST),
-        false => (operations - Workload::Boot.set(), ONLY_START),
+    let (operations, reason) = if environment.has_start_barrier() {
+        (operations & alone(), ONE_GUEST)
+    } else {
+        (operations - Workload::Boot.set(), ONLY_START)
     };
     (guests > 1 && !operations.is_empty()).then(|| LeftOut {
         operations,

@@ -12,8 +12,9 @@ pub fn is_control(c: char) -> bool {
 /// Returns `text` as part of a line, with spaces in place of control characters.
 pub fn one_line(text: impl Into<String>) -> String {
     let text = text.into();
-    match text.contains(is_control) {
-        true => text.replace(is_control, " "),
-        false => text,
+    if text.contains(is_control) {
+        text.replace(is_control, " ")
+    } else {
+        text
     }
 }

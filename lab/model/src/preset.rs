@@ -116,9 +116,10 @@ const COUNTED_NOVA: Sizes = Sizes {
 impl Sizes {
     pub fn of(environment: EnvironmentId, preset: Preset) -> Self {
         let sizes = Self::of_clock(environment, preset);
-        match environment.is_linux_guest() {
-            true => sizes.with_linux(),
-            false => sizes,
+        if environment.is_linux_guest() {
+            sizes.with_linux()
+        } else {
+            sizes
         }
     }
 
@@ -207,9 +208,10 @@ mod tests {
                 let pages = u64::from(job.pages) * 4096;
                 let blocks = u64::from(job.blocks) << 20;
                 let arrays = 3 * 8 * u64::from(job.doubles);
-                let used = match environment.is_linux_guest() {
-                    true => u64::from(LINUX_MIB),
-                    false => KERNEL_MIB,
+                let used = if environment.is_linux_guest() {
+                    u64::from(LINUX_MIB)
+                } else {
+                    KERNEL_MIB
                 };
                 let free = (u64::from(sizes.guest.memory_mib) - used) << 20;
                 assert!(pages.max(blocks).max(arrays) <= free, "{environment}");

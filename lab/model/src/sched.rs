@@ -139,9 +139,10 @@ fn deadline(times: &str) -> Result<Sched, InvalidSched> {
     let time = |text: &str| text.parse::<Time>().map_err(|_| InvalidSched::Unknown);
     let (runtime, period) = (time(runtime)?, time(period)?);
     let is_valid = (LEAST_RUNTIME..=period.0).contains(&runtime.0);
-    match is_valid && DEADLINE_PERIODS.contains(&period.0) {
-        true => Ok(Sched::Deadline { runtime, period }),
-        false => Err(InvalidSched::Deadline),
+    if is_valid && DEADLINE_PERIODS.contains(&period.0) {
+        Ok(Sched::Deadline { runtime, period })
+    } else {
+        Err(InvalidSched::Deadline)
     }
 }
 

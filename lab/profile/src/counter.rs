@@ -210,9 +210,10 @@ impl Counter {
         let is_whole = self.block.is_counted()
             && !self.counts_paths()
             && sites.iter().all(|site| site.is_ordinary());
-        self.with(|state| match is_whole {
-            true => Translation::Whole(state.block(sites)),
-            false => {
+        self.with(|state| {
+            if is_whole {
+                Translation::Whole(state.block(sites))
+            } else {
                 let single = sites.into_iter().map(|site| state.block(vec![site]));
                 Translation::Single(single.collect())
             }
@@ -346,16 +347,18 @@ impl Counter {
         self.reset_if_all_closed();
         let is_nested = self.in_batch.swap(true, Relaxed);
         self.paths.open();
-        match is_nested {
-            true => self.write(MarkerError::Nested.line()),
-            false => Ok(()),
+        if is_nested {
+            self.write(MarkerError::Nested.line())
+        } else {
+            Ok(())
         }
     }
 
     fn end_batch(&self) -> Result<(), String> {
-        match self.in_batch.swap(false, Relaxed) {
-            true => self.close(BATCH, WindowKind::Batch),
-            false => self.write(MarkerError::Unbegun.line()),
+        if self.in_batch.swap(false, Relaxed) {
+            self.close(BATCH, WindowKind::Batch)
+        } else {
+            self.write(MarkerError::Unbegun.line())
         }
     }
 

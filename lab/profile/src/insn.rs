@@ -140,9 +140,10 @@ impl InsnTraits {
     /// Returns true if privileged code at `entry` is a trap handler, entered by a fault in this
     /// instruction or an interrupt after it.
     pub fn traps_to(self, entry: u64) -> bool {
-        match self.has(PRIVILEGED) {
-            true => !self.may_continue_at(entry),
-            false => !self.has(CALLS_KERNEL),
+        if self.has(PRIVILEGED) {
+            !self.may_continue_at(entry)
+        } else {
+            !self.has(CALLS_KERNEL)
         }
     }
 

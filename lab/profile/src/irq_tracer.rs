@@ -180,12 +180,11 @@ impl IrqTracer {
             self.retirement.skip_to(insn, was_in_guest.into());
         }
         if let Some((insn, _)) = block.insns.first() {
-            match in_guest {
-                true => self.retirement.execute_in_guest(*insn, 1, OPEN),
-                false => {
-                    let exited = block.is_exit_target.then_some(1);
-                    self.retirement.execute_on_host(*insn, 0, exited, OPEN);
-                }
+            if in_guest {
+                self.retirement.execute_in_guest(*insn, 1, OPEN)
+            } else {
+                let exited = block.is_exit_target.then_some(1);
+                self.retirement.execute_on_host(*insn, 0, exited, OPEN);
             }
         }
     }

@@ -48,9 +48,10 @@ impl Function {
 
     /// Returns the name without an address, which changes with every build of a file.
     pub fn stable_name(&self) -> Cow<'_, str> {
-        match self.name.starts_with(OFFSET) {
-            true => Cow::Owned(format!("[{}]", self.component)),
-            false => Cow::Borrowed(&self.name),
+        if self.name.starts_with(OFFSET) {
+            Cow::Owned(format!("[{}]", self.component))
+        } else {
+            Cow::Borrowed(&self.name)
         }
     }
 }

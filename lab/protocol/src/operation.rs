@@ -125,18 +125,18 @@ impl OperationBuilder {
             ..
         } = self;
         // The frame decoder has validated the packing.
-        let _ = block::unpack(
-            packed,
-            &mut |block::DiskRequest { start, end }| match samples.len() < requested as usize {
-                true => samples.push(Sample {
+        let _ = block::unpack(packed, &mut |block::DiskRequest { start, end }| {
+            if samples.len() < requested as usize {
+                samples.push(Sample {
                     start,
                     end,
                     count: 1,
                     host_ns: None,
-                }),
-                false => *too_many_requests = true,
-            },
-        );
+                })
+            } else {
+                *too_many_requests = true
+            }
+        });
         self.stamp(sent, received);
     }
 

@@ -179,9 +179,10 @@ fn pair(a: Side, b: Side, report: &Report, cells: &[Cell]) -> Option<Pair> {
     }
     let refused = (a.needs_hardware() || b.needs_hardware()) && ring0_is_emulated(report);
     let of_host = a.is_this_host() || b.is_this_host();
-    let outcome = match refused {
-        true => Err(EMULATED),
-        false => Ok(correlations(&both)?),
+    let outcome = if refused {
+        Err(EMULATED)
+    } else {
+        Ok(correlations(&both)?)
     };
     Some(Pair {
         a,
@@ -262,9 +263,10 @@ pub fn range((low, high): (f64, f64)) -> String {
 
 /// Four digits, or a bound.
 pub fn probability(p: f64) -> String {
-    match p < 0.0001 {
-        true => "below 0.0001".to_owned(),
-        false => format!("{p:.4}"),
+    if p < 0.0001 {
+        "below 0.0001".to_owned()
+    } else {
+        format!("{p:.4}")
     }
 }
 

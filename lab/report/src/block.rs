@@ -84,9 +84,10 @@ pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     if shown.is_empty() {
         return Vec::new();
     }
-    let unit = match clock.is_exact() {
-        false => "in microseconds",
-        true => "in instructions; a second is a thousand million",
+    let unit = if clock.is_exact() {
+        "in instructions; a second is a thousand million"
+    } else {
+        "in microseconds"
     };
     let title = format!("Requests to a disk, {}", clock_name(clock));
     let mut section = Section::new(&title, unit);

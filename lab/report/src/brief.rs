@@ -129,9 +129,10 @@ fn compact_table(
     of: Option<&file::Table>,
 ) -> Option<Section> {
     let shown = Shown::measured(cells, clock)?;
-    let ratio = match table::has_ratios(cells, clock) {
-        true => format!(", × = ratio to {}", clock.bare()),
-        false => String::new(),
+    let ratio = if table::has_ratios(cells, clock) {
+        format!(", × = ratio to {}", clock.bare())
+    } else {
+        String::new()
     };
     let explanation = compact::explanation(cells, clock, &ratio);
     let mut section = Section::new(&table::title(clock, of), explanation);

@@ -13,9 +13,10 @@ const ROUGH: f64 = 0.1;
 
 /// Returns the method of figures of `clock`, with what is said about the ratio.
 pub fn explanation(cells: &[Cell], clock: Clock, ratio: &str) -> String {
-    match clock.is_exact() {
-        false => format!("median over boots{ratio}, ~ = spread above ±10%"),
-        true => format!("mean, {}{ratio}", table::reproduced(cells, clock)),
+    if clock.is_exact() {
+        format!("mean, {}{ratio}", table::reproduced(cells, clock))
+    } else {
+        format!("median over boots{ratio}, ~ = spread above ±10%")
     }
 }
 

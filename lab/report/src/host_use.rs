@@ -24,8 +24,9 @@ pub fn sections(report: &Report, _: &[Cell], clock: Clock) -> Vec<Section> {
             }
         }
     }
-    match section.blocks.is_empty() {
-        true => Vec::new(),
-        false => vec![section],
+    if section.blocks.is_empty() {
+        Vec::new()
+    } else {
+        vec![section]
     }
 }

@@ -56,16 +56,16 @@ fn of_clock(
         }
     }
     let settings = &report.settings;
-    let with = match settings.is_default() {
-        true => String::new(),
-        false => format!(", with {settings}"),
+    let with = if settings.is_default() {
+        String::new()
+    } else {
+        format!(", with {settings}")
     };
-    match text.is_empty() {
-        true => text,
-        false => {
-            let title = textwrap::fill(&format!("{title}{with}"), style.width);
-            format!("\n{title}\n{text}")
-        }
+    if text.is_empty() {
+        text
+    } else {
+        let title = textwrap::fill(&format!("{title}{with}"), style.width);
+        format!("\n{title}\n{text}")
     }
 }
 
@@ -137,9 +137,10 @@ fn operation(
 /// Draws a share of the room, to an eighth of a character.
 fn bar(share: f64, room: usize, unicode: bool) -> String {
     let eighths = (share.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
-    match unicode {
-        true => "█".repeat(eighths / 8) + EIGHTHS[eighths % 8],
-        false => "#".repeat((eighths + 4) / 8),
+    if unicode {
+        "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+    } else {
+        "#".repeat((eighths + 4) / 8)
     }
 }
 

@@ -86,9 +86,10 @@ fn figure(cells: &[Cell], config: &Config, op: Op) -> Option<(f64, &'static str)
 
 /// Returns a section for each configuration of one clock.
 pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
-    let unit = match clock.is_exact() {
-        false => "one region; median over boots",
-        true => "instructions for one region; mean over batches",
+    let unit = if clock.is_exact() {
+        "instructions for one region; mean over batches"
+    } else {
+        "one region; median over boots"
     };
     let title = format!("Memory given, {}", clock_name(clock));
     let all = regions(report);

@@ -71,9 +71,10 @@ impl Report {
             let beside = all.iter().filter(|it| it.environment == config.environment);
             let beside: Vec<&&Config> = beside.collect();
             let is_all = beside.len() > 1 && beside.iter().all(|it| configs.contains(*it));
-            let name = match is_all {
-                true => config.environment.to_string(),
-                false => self.name(config),
+            let name = if is_all {
+                config.environment.to_string()
+            } else {
+                self.name(config)
             };
             if names.last() != Some(&name) {
                 names.push(name);

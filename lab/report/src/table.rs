@@ -87,16 +87,17 @@ pub fn sections_by(
 ) -> Vec<Section> {
     let others = with_own_sections();
     let tables = report.tables.iter();
-    match report.tables.is_empty() && !report.operations.is_subset(others) {
-        true => section(report, cells, clock, None),
-        false => tables
+    if report.tables.is_empty() && !report.operations.is_subset(others) {
+        section(report, cells, clock, None)
+    } else {
+        tables
             .flat_map(|table| {
                 let rows = cells.iter();
                 let rows = rows.filter(|cell| table.operations.contains(cell.op));
                 let rows: Vec<Cell> = rows.cloned().collect();
                 section(report, &rows, clock, Some(table))
             })
-            .collect(),
+            .collect()
     }
 }
 
@@ -131,22 +132,24 @@ pub fn title(clock: Clock, table: Option<&file::Table>) -> String {
 
 /// Returns the method of the figures of `clock`.
 fn explanation(cells: &[Cell], clock: Clock) -> String {
-    let ratio = |text: &str| match has_ratios(cells, clock) {
-        true => format!("{text}{}", clock.bare()),
-        false => String::new(),
-    };
-    match clock.is_exact() {
-        false => {
-            let ratio = ratio(", × = ratio to ");
-            let paired = if ratio.is_empty() { "" } else { ", paired" };
-            let interval = interval_words(cells, clock);
-            format!("median over boots{ratio}{paired}; ± {interval}")
+    let ratio = |text: &str| {
+        if has_ratios(cells, clock) {
+            format!("{text}{}", clock.bare())
+        } else {
+            String::new()
         }
-        true => format!(
+    };
+    if clock.is_exact() {
+        format!(
             "mean over batches (min..max if they differ), {}{}",
             reproduced(cells, clock),
             ratio("; × = times ")
-        ),
+        )
+    } else {
+        let ratio = ratio(", × = ratio to ");
+        let paired = if ratio.is_empty() { "" } else { ", paired" };
+        let interval = interval_words(cells, clock);
+        format!("median over boots{ratio}{paired}; ± {interval}")
     }
 }
 
@@ -317,18 +320,20 @@ pub fn interval_words(cells: &[Cell], clock: Clock) -> String {
 
 /// Returns the smallest and the largest batch of an exact figure, where batches differ.
 pub fn range(cell: &Cell, figure: &Figure) -> Option<String> {
-    match cell.clock.is_exact() && figure.resolution().is_none() {
-        true => figures::range(figure.min, figure.max),
-        false => None,
+    if cell.clock.is_exact() && figure.resolution().is_none() {
+        figures::range(figure.min, figure.max)
+    } else {
+        None
     }
 }
 
 /// Returns the time and the rate of work between the batches: bytes per instruction, or thousand megabytes per second.
 pub fn idle(cell: &Cell, figure: &Figure) -> Option<String> {
     let Idle { time, bytes } = figure.idle?;
-    let unit = match cell.clock.is_exact() {
-        true => "B/insn",
-        false => "GB/s",
+    let unit = if cell.clock.is_exact() {
+        "B/insn"
+    } else {
+        "GB/s"
     };
     let time_text = figures::time(time, cell.clock);
     let rate = figures::quantity(bytes / time);

@@ -57,9 +57,10 @@ impl Execution<'_> {
         let on_wall_clock = |boot: &&PlannedBoot| boot.config.environment.clock() == Clock::Wall;
         let (wall, exact): (Vec<_>, Vec<_>) = plan.boots.iter().partition(on_wall_clock);
         self.in_parallel(&exact, sink)?;
-        match self.options.concurrent {
-            true => concurrent::execute(self, &wall, sink),
-            false => self.sequentially(&wall, sink),
+        if self.options.concurrent {
+            concurrent::execute(self, &wall, sink)
+        } else {
+            self.sequentially(&wall, sink)
         }
     }
 

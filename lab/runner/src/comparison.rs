@@ -51,9 +51,10 @@ impl MeasuredComparison<'_> {
                 b: &of_b,
                 design: Design::Blocked,
             };
-            let verdicts = match self.is_sequential {
-                true => sequential.look(&comparison, of_a.len().max(of_b.len()), is_last),
-                false => compare_all(&[comparison], &self.settings),
+            let verdicts = if self.is_sequential {
+                sequential.look(&comparison, of_a.len().max(of_b.len()), is_last)
+            } else {
+                compare_all(&[comparison], &self.settings)
             };
             if is_last || sequential.is_settled() {
                 return Ok((run, verdicts));

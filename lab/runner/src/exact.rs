@@ -93,9 +93,10 @@ pub fn require_figures(summary: &Summary, configs: &[Config]) -> Result<(), Fail
     };
     let (path, config) = (names::path(cell.op), &cell.config);
     let failure = Failure::new(format!("{path} in {config}: {}", failure.reason));
-    Err(match disagree {
-        true => failure.status(Status::Undetermined),
-        false => failure,
+    Err(if disagree {
+        failure.status(Status::Undetermined)
+    } else {
+        failure
     })
 }
 

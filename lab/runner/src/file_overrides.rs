@@ -102,12 +102,13 @@ fn existing(
     exists: fn(&Path) -> bool,
 ) -> Result<PathBuf, Failure> {
     let path = PathBuf::from(value);
-    match exists(&path) {
-        true => Ok(path),
-        false => Err(Failure::usage(
+    if exists(&path) {
+        Ok(path)
+    } else {
+        Err(Failure::usage(
             format!("{}={value}: no such {kind}", given.name()),
             format!("name an existing {kind}, or leave the setting out"),
-        )),
+        ))
     }
 }
 

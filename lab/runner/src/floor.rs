@@ -133,9 +133,10 @@ impl Floors {
 
 /// Parses lines of `operation/loop/statistic`, tab, ticks.
 pub fn parse(environment: EnvironmentId, text: &str) -> Vec<Floor> {
-    let (unit, unit_per_tick) = match environment.clock().is_exact() {
-        true => ("insn", 1.0),
-        false => ("ns", TscRate::host().ns_per_tick()),
+    let (unit, unit_per_tick) = if environment.clock().is_exact() {
+        ("insn", 1.0)
+    } else {
+        ("ns", TscRate::host().ns_per_tick())
     };
     let mut floors: Vec<Floor> = Vec::new();
     for (operation, run_loop, statistic, ticks) in text.lines().filter_map(parse_line) {

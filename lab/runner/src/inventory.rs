@@ -217,9 +217,10 @@ impl Inventory {
             .clone()
             .filter(|id| self.is_default(*id) && self.sched.is_supported_by(*id));
         let supports = |id: &EnvironmentId| self.overrides.unsupported_options(*id).is_none();
-        match usual.clone().any(|id| supports(&id)) {
-            true => usual.collect(),
-            false => all.filter(supports).collect(),
+        if usual.clone().any(|id| supports(&id)) {
+            usual.collect()
+        } else {
+            all.filter(supports).collect()
         }
     }
 

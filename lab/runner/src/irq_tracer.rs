@@ -105,9 +105,10 @@ fn irq_path(context: &RunContext<'_>, id: EnvironmentId) -> Result<IrqPath, Stri
         timeout: timeout::EXACT,
         stop: context.interrupt.flag(),
     };
-    let symbols = match id.is_bare() {
-        true => Ok(Default::default()),
-        false => symbols::of_irq_path(context, id, &watch),
+    let symbols = if id.is_bare() {
+        Ok(Default::default())
+    } else {
+        symbols::of_irq_path(context, id, &watch)
     };
     let symbols = symbols.map_err(|failure| failure.to_string())?;
     IrqPath::find(&symbols, machine_of(id)).map_err(|error| error.to_string())

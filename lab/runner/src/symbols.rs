@@ -394,11 +394,12 @@ fn xen_symbols(code: &XenCode) -> Result<Result<Vec<u8>, String>, Failure> {
     let id =
         |bytes: &[u8]| build_id(HYPERVISOR, bytes).map_err(|error| Failure::from_error(&error));
     let booted = id(&read(&code.hypervisor)?)?;
-    match booted.is_some() && booted == id(&symbols)? {
-        true => Ok(Ok(symbols)),
-        false => Ok(Err(
+    if booted.is_some() && booted == id(&symbols)? {
+        Ok(Ok(symbols))
+    } else {
+        Ok(Err(
             "the symbols in the package are of another build".to_owned()
-        )),
+        ))
     }
 }
 

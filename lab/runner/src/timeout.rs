@@ -38,9 +38,10 @@ fn large_file(boot: &PlannedBoot) -> Duration {
 /// Limit for populating large regions.
 fn memory(boot: &PlannedBoot) -> Duration {
     let large = (boot.job.run & populate::large()).len() as u32 * boot.job.large_regions;
-    match boot.config.environment.clock().is_exact() {
-        true => EXACT * large.min(8),
-        false => Duration::from_secs(20) * large,
+    if boot.config.environment.clock().is_exact() {
+        EXACT * large.min(8)
+    } else {
+        Duration::from_secs(20) * large
     }
 }
 
@@ -49,9 +50,10 @@ const INSN_PER_SECOND: u64 = 20_000_000;
 
 /// Limit for streams of frames and datagrams on an exact clock.
 fn streams(boot: &PlannedBoot) -> Duration {
-    match boot.config.environment.clock().is_exact() {
-        true => Duration::from_secs(frames(&boot.job) * INSN_PER_FRAME / INSN_PER_SECOND),
-        false => Duration::ZERO,
+    if boot.config.environment.clock().is_exact() {
+        Duration::from_secs(frames(&boot.job) * INSN_PER_FRAME / INSN_PER_SECOND)
+    } else {
+        Duration::ZERO
     }
 }
 

@@ -69,9 +69,10 @@ fn assign_first<'a>(
     }
     // A VMM that starts its guest again is ended late: those batches are not reported.
     let has_more = !others.is_empty() || run.facts.contains_key("custom-vmm-end");
-    match reported == windows.len() || has_more && reported < windows.len() {
-        true => Ok(assigned),
-        false => Err(Failure::new(format!(
+    if reported == windows.len() || has_more && reported < windows.len() {
+        Ok(assigned)
+    } else {
+        Err(Failure::new(format!(
             "{}: guest reported {reported} batches; plugin saw {}",
             run.config.environment,
             match windows.len() {
@@ -79,7 +80,7 @@ fn assign_first<'a>(
                 seen => format!("markers of {seen}"),
             }
         ))
-        .help("make build: image, agent and plugin must be of one version")),
+        .help("make build: image, agent and plugin must be of one version"))
     }
 }
 
@@ -98,9 +99,10 @@ pub fn kept(run: &Observation, windows: Vec<Window>, kept: OpSet) -> Result<Vec<
         |it: &Operation| it.op.has_markers() && matches!(it.outcome, Outcome::Failed(_));
     let last = run.operations.iter().rposition(|it| kept.contains(it.op));
     let end = last.map_or(0, |last| last + 1);
-    let count = match run.operations[end..].iter().any(is_failed) {
-        true => end,
-        false => run.operations.len(),
+    let count = if run.operations[end..].iter().any(is_failed) {
+        end
+    } else {
+        run.operations.len()
     };
     let of_kept = assign_first(run, count, &batches)?.into_iter();
     let of_kept = of_kept.filter(|marked| kept.contains(marked.op));

@@ -33,15 +33,16 @@ pub fn check_counting(qemu: &Qemu) -> Result<(), Error> {
 pub fn check_nesting(qemu: &Qemu) -> Result<(), Error> {
     let output = counting(qemu)?;
     // A QEMU that does not know the property may have SVM.
-    match output.stdout.lines().any(is_no) {
-        false => Ok(()),
-        true => Err(Error::missing(
+    if output.stdout.lines().any(is_no) {
+        Err(Error::missing(
             format!(
                 "the CPU that {} simulates has no SVM, and KVM does not load without",
                 of(qemu)
             ),
             format!("use QEMU of the distribution ('sim' works with this one): {REMEDY}"),
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }
 

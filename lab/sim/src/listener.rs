@@ -281,9 +281,10 @@ impl<I: ProgramObserver> State<I> {
         } = self.emulator;
         match (exited.status.code(), self.done) {
             (Some(status), true) if status == done => {
-                match self.started == self.programs.expected() {
-                    true => Ok(()),
-                    false => failed("init skipped programs"),
+                if self.started == self.programs.expected() {
+                    Ok(())
+                } else {
+                    failed("init skipped programs")
                 }
             }
             (Some(status), _) if status == stopped => failed(STOPPED),

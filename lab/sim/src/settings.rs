@@ -104,12 +104,13 @@ impl Settings {
     pub fn nova(&self) -> Result<PathBuf, Error> {
         let in_cache = self.cache.directory.join("nova/hypervisor");
         let file = self.nova.clone().unwrap_or(in_cache);
-        match file.is_file() {
-            true => Ok(file),
-            false => Err(Error::missing(
-                format!("there is no NOVA hypervisor {}", file.display()),
-                "give the file of a NOVA microhypervisor, interface version 10, by --nova or TRAPLINE_NOVA",
-            )),
+        if file.is_file() {
+            Ok(file)
+        } else {
+            Err(Error::missing(
+            format!("there is no NOVA hypervisor {}", file.display()),
+            "give the file of a NOVA microhypervisor, interface version 10, by --nova or TRAPLINE_NOVA",
+        ))
         }
     }
 

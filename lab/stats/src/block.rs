@@ -93,16 +93,18 @@ fn of_boots(
 ) -> Option<Requests> {
     let clock = config.clock();
     // On an exact clock the other boots only confirm the first.
-    let counted = match clock.is_exact() {
-        true => boots.get(..1)?,
-        false => boots,
+    let counted = if clock.is_exact() {
+        boots.get(..1)?
+    } else {
+        boots
     };
     let latencies = counted.iter().flat_map(Boot::latencies).collect();
     let sorted = Sorted::new(latencies)?;
     let rates: Vec<f64> = counted.iter().filter_map(Boot::rate).collect();
-    let rate_interval = match clock.is_exact() {
-        true => None,
-        false => median_interval(&rates),
+    let rate_interval = if clock.is_exact() {
+        None
+    } else {
+        median_interval(&rates)
     };
     Some(Requests {
         config: config.clone(),

@@ -72,9 +72,10 @@ impl ComparableCell {
         };
         // A mean includes work that only some batches do. An exact figure has no interval: all boots
         // agree.
-        let (estimate, interval) = match clock.is_exact() {
-            false => (over_boots.median(), median_interval(&medians)),
-            true => (boots[0].mean, None),
+        let (estimate, interval) = if clock.is_exact() {
+            (boots[0].mean, None)
+        } else {
+            (over_boots.median(), median_interval(&medians))
         };
         Value::Measured(Box::new(Figure {
             estimate,

@@ -187,9 +187,10 @@ fn require_comparable(a: &ComparableCell, b: &ComparableCell) -> Result<(), NotC
     if work_a != work_b {
         return Err(NotComparable::OtherSize(work_a, work_b));
     }
-    match value::is_checked(a.cell.op) && check_a != check_b {
-        true => Err(NotComparable::UnequalWork(check_a, check_b)),
-        false => Ok(()),
+    if value::is_checked(a.cell.op) && check_a != check_b {
+        Err(NotComparable::UnequalWork(check_a, check_b))
+    } else {
+        Ok(())
     }
 }
 

@@ -149,9 +149,10 @@ fn steps(timeline: &Timeline) -> impl Iterator<Item = (Reached, Reached)> + '_ {
 /// Returns the median of several launches on the wall clock, their mean on an exact one.
 fn figure(values: impl Iterator<Item = f64>, clock: Clock) -> Option<f64> {
     let sorted = Sorted::new(values.collect())?;
-    Some(match clock.is_exact() {
-        false => sorted.median(),
-        true => sorted.mean(),
+    Some(if clock.is_exact() {
+        sorted.mean()
+    } else {
+        sorted.median()
     })
 }
 

@@ -149,9 +149,10 @@ fn interval(late: &[u64], bursts: bool) -> InTimeInterval {
         expiries: 1_024,
         late: *late,
     });
-    let runs = match bursts {
-        true => late.iter().filter(|late| **late > 0).count() as u64,
-        false => late.iter().sum(),
+    let runs = if bursts {
+        late.iter().filter(|late| **late > 0).count() as u64
+    } else {
+        late.iter().sum()
     };
     InTimeInterval::of(&windows.collect::<Vec<_>>(), runs).unwrap()
 }

@@ -30,9 +30,10 @@ pub struct Fields {
 /// Returns the offsets, if `code` is that of `x86_cpu_do_interrupt`, and `do_interrupt_all` is
 /// `callee` bytes after its start.
 pub fn fields(code: &[u8], callee: usize) -> Option<Fields> {
-    let start = match matches(code, ENDBR64) {
-        true => length(ENDBR64),
-        false => 0,
+    let start = if matches(code, ENDBR64) {
+        length(ENDBR64)
+    } else {
+        0
     };
     let body = code.get(start..)?;
     matches(body, START).then_some(())?;

@@ -49,9 +49,10 @@ pub fn must_exist(transaction: &Transaction<'_>, run: RunId) -> Result<(), Probl
     let known = transaction
         .prepare_cached("SELECT 1 FROM runs WHERE id = ?1")?
         .exists([run.0])?;
-    match known {
-        true => Ok(()),
-        false => Err(Problem::NoSuchRun(run.0)),
+    if known {
+        Ok(())
+    } else {
+        Err(Problem::NoSuchRun(run.0))
     }
 }
 

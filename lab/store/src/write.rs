@@ -133,12 +133,11 @@ fn add_operation(
     {
         add_measurement(transaction, id, &operation.outcome)?;
         let is_packed = operation.op.workload() == Workload::Block && pack::are_requests(samples);
-        match is_packed {
-            true => {
-                let packed = pack::packed_requests(samples);
-                add_packed(transaction, "requests", id, samples.len(), &packed)?;
-            }
-            false => add_samples(transaction, id, samples)?,
+        if is_packed {
+            let packed = pack::packed_requests(samples);
+            add_packed(transaction, "requests", id, samples.len(), &packed)?;
+        } else {
+            add_samples(transaction, id, samples)?
         }
         if !interrupts.is_empty() {
             let packed = pack::packed(interrupts);

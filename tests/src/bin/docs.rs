@@ -35,9 +35,10 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let pages: Vec<PathBuf> = match pages.is_empty() {
-        true => recordings::pages_with_examples(),
-        false => pages.iter().map(|page| root().join(page)).collect(),
+    let pages: Vec<PathBuf> = if pages.is_empty() {
+        recordings::pages_with_examples()
+    } else {
+        pages.iter().map(|page| root().join(page)).collect()
     };
     let mut recorder = Recorder {
         made,
@@ -51,9 +52,10 @@ fn main() -> ExitCode {
     for problem in &recorder.problems {
         eprintln!("docs: {problem}");
     }
-    match recorder.problems.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if recorder.problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -147,9 +149,10 @@ impl Recorder {
             .lines()
             .map(|line| line.trim_end().to_owned())
             .collect();
-        let fits = match example.output.is_empty() {
-            true => output.status.success(),
-            false => example.rendered(&printed).is_some(),
+        let fits = if example.output.is_empty() {
+            output.status.success()
+        } else {
+            example.rendered(&printed).is_some()
         };
         if !fits {
             if let Some(reason) = missing_environment(&example.command) {

@@ -44,9 +44,10 @@ fn main() -> io::Result<()> {
         stream.shutdown(Shutdown::Write)
     })?;
     let status = vmm.wait()?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("the VMM: {status}"))),
+    if status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("the VMM: {status}")))
     }
 }
 
@@ -65,9 +66,10 @@ fn meet_by_socket() -> io::Result<(BufReader<UnixStream>, UnixStream)> {
         stream.write_all(format!("CONNECT {PORT}\n").as_bytes())?;
         let (mut reader, mut line) = (BufReader::new(stream.try_clone()?), String::new());
         reader.read_line(&mut line)?;
-        match line.starts_with("OK ") {
-            true => Ok((reader, stream)),
-            false => Err(io::Error::other("connection refused")),
+        if line.starts_with("OK ") {
+            Ok((reader, stream))
+        } else {
+            Err(io::Error::other("connection refused"))
         }
     })
 }

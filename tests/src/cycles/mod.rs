@@ -89,13 +89,14 @@ fn tool(tool: &str, words: &[&str], disk: &Path) -> Result<(), String> {
     let ran = ran.map_err(|error| format!("{tool}: {error}"))?;
     // 1: e2fsck replayed the journal.
     let is_well = ran.status.success() || words.contains(&"-p") && ran.status.code() == Some(1);
-    match is_well {
-        true => Ok(()),
-        false => Err(format!(
+    if is_well {
+        Ok(())
+    } else {
+        Err(format!(
             "{tool} {}: {}{}",
             ran.status,
             String::from_utf8_lossy(&ran.stdout),
             String::from_utf8_lossy(&ran.stderr)
-        )),
+        ))
     }
 }

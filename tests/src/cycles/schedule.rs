@@ -67,12 +67,11 @@ impl Plan {
         let runs = (0..all).map(|done| {
             let is_kill = draw.below(u64::from(all - done)) < u64::from(kills);
             kills -= u32::from(is_kill);
-            match is_kill {
-                true => {
-                    let (lines, delay) = (1 + draw.below(MOST_LINES), draw.below(MOST_DELAY));
-                    format!("kill {lines} {delay}:{}", until(u64::MAX))
-                }
-                false => format!("own:{}", until(RECORDS)),
+            if is_kill {
+                let (lines, delay) = (1 + draw.below(MOST_LINES), draw.below(MOST_DELAY));
+                format!("kill {lines} {delay}:{}", until(u64::MAX))
+            } else {
+                format!("own:{}", until(RECORDS))
             }
         });
         runs.collect()

@@ -46,9 +46,10 @@ impl Request {
             Some(kernel) => kernel.clone(),
             None => stock_kernel(&settings)?,
         };
-        let shell = match has_root {
-            true => None,
-            false => Some(shell_file(&settings)?),
+        let shell = if has_root {
+            None
+        } else {
+            Some(shell_file(&settings)?)
         };
         let initrd = shell.as_ref().map(|file| file.path());
         let initrd = args.initrd.as_deref().or(initrd);

@@ -194,9 +194,10 @@ fn program(
     for argument in request.arguments() {
         program.argument(argument)?;
     }
-    let console = match request.console_to_errors {
-        true => errors.as_fd(),
-        false => out.as_fd(),
+    let console = if request.console_to_errors {
+        errors.as_fd()
+    } else {
+        out.as_fd()
     };
     for descriptor in [input, console, errors.as_fd(), events] {
         program.descriptor(descriptor)?;

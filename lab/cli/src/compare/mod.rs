@@ -59,9 +59,10 @@ fn settings(args: &CompareArgs, seed: u64) -> Settings {
         alpha: args.alpha / 100.0,
         margin: args.margin / 100.0,
         seed,
-        most_blocks: match args.sequential {
-            true => args.most_blocks() as usize,
-            false => Settings::default().most_blocks,
+        most_blocks: if args.sequential {
+            args.most_blocks() as usize
+        } else {
+            Settings::default().most_blocks
         },
         ..Settings::default()
     }
@@ -173,11 +174,12 @@ fn require_concurrent(args: &CompareArgs, config: &Config) -> Result<(), Failure
 
 fn same_clock(a: &Config, b: &Config) -> Result<(), Failure> {
     let (of_a, of_b) = (a.environment.clock(), b.environment.clock());
-    match of_a == of_b {
-        true => Ok(()),
-        false => Err(Failure::usage(
+    if of_a == of_b {
+        Ok(())
+    } else {
+        Err(Failure::usage(
             format!("figures of different clocks cannot be compared: {a} has {of_a}, {b} {of_b}"),
             "compare environments of one clock; 'trapline list' names them",
-        )),
+        ))
     }
 }

@@ -70,9 +70,10 @@ fn latest_of_same<'a>(runs: &'a [RunInfo], run: &'a RunInfo) -> Option<&'a RunIn
 
 /// Returns whether a figure changed: on an exact clock, where the effect is 1 only for equal digits, by any digit.
 fn is_changed(row: &Row, assessment: &Assessment) -> bool {
-    match row.clock().is_exact() {
-        true => assessment.effect != 1.0,
-        false => assessment.verdict == Verdict::Changed,
+    if row.clock().is_exact() {
+        assessment.effect != 1.0
+    } else {
+        assessment.verdict == Verdict::Changed
     }
 }
 

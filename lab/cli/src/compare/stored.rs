@@ -17,9 +17,10 @@ pub fn compare(args: &CompareArgs, a: u32, b: u32) -> Result<Compared, Failure> 
     let mut store = Store::open_existing(&store_path(args.run_options.store.file.as_deref())?)?;
     let mut load = |run: u32| store.load(RunId(i64::from(run)));
     let (run_a, run_b) = (load(a)?, load(b)?);
-    let design = match a == b {
-        true => Design::Blocked,
-        false => Design::Independent,
+    let design = if a == b {
+        Design::Blocked
+    } else {
+        Design::Independent
     };
     let pairs = pairs(args, &run_a, &run_b)?;
     for (of_a, of_b) in &pairs {
@@ -97,15 +98,16 @@ fn pairs(args: &CompareArgs, a: &Run, b: &Run) -> Result<Vec<(Config, Config)>, 
         require_stored(a, of_a)?;
         require_stored(b, of_b)?;
     }
-    match both.is_empty() {
-        false => Ok(both),
-        true => Err(Failure::usage(
+    if both.is_empty() {
+        Err(Failure::usage(
             format!(
                 "runs {} and {} have no environment in common",
                 a.info.id, b.info.id
             ),
             "'trapline show --list' lists the request of each run",
-        )),
+        ))
+    } else {
+        Ok(both)
     }
 }
 

@@ -44,9 +44,10 @@ const STEAL_LIMIT: f64 = 0.01;
 
 /// Checks the limits of this process's control groups.
 pub fn judge_limits(limited: &Limited) -> Finding {
-    let filter = match limited.has_filter {
-        true => "; a filter (seccomp) decides about system calls",
-        false => "",
+    let filter = if limited.has_filter {
+        "; a filter (seccomp) decides about system calls"
+    } else {
+        ""
     };
     let Some(limits) = limited.describe() else {
         return Finding::ok(
@@ -63,10 +64,11 @@ pub fn judge_limits(limited: &Limited) -> Finding {
         .map(|(count, what)| format!("; {what} {count} times"))
         .collect();
     let found = format!("{limits}{cost}{filter}");
-    match limited.cpus.is_some() || limited.killed > 0 {
-        true => Finding::problem("limits", found)
-            .remedy("start the container or service without limits of CPU time and memory, or use the instruction clock: --env sim,sim/linux,sim/kvm"),
-        false => Finding::note("limits", found),
+    if limited.cpus.is_some() || limited.killed > 0 {
+        Finding::problem("limits", found)
+    .remedy("start the container or service without limits of CPU time and memory, or use the instruction clock: --env sim,sim/linux,sim/kvm")
+    } else {
+        Finding::note("limits", found)
     }
 }
 

@@ -228,12 +228,13 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
 /// # Errors
 /// The operations have stages, which an environment without detailed profiles does not have.
 fn check_coarse(environment: EnvironmentId, operations: &[Op]) -> Result<(), Failure> {
-    match operations.iter().any(|op| op.workload() == Workload::Boot) {
-        false => Ok(()),
-        true => Err(Failure::usage(
+    if operations.iter().any(|op| op.workload() == Workload::Boot) {
+        Err(Failure::usage(
             format!("explain boot is not supported by {environment}"),
             "use sim/linux, sim/kvm or sim/qemu-kvm",
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }
 

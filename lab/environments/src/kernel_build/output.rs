@@ -181,11 +181,12 @@ impl OutputHandler for BuildDecoder {
     }
 
     fn check(&mut self) -> Result<(), Error> {
-        match self.state.bytes > MAX_BYTES {
-            true => Err(Error::Flooded {
+        if self.state.bytes > MAX_BYTES {
+            Err(Error::Flooded {
                 output: self.last_output(),
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 

@@ -236,9 +236,10 @@ impl Draft<'_> {
             .arg(line);
         let mut output = LastOutput::default();
         let exited = Process::start(&command)?.wait(&mut output, self.limits)?;
-        match exited.status.success() {
-            true => Ok(()),
-            false => Err(Error::KernelBuild(output.lines())),
+        if exited.status.success() {
+            Ok(())
+        } else {
+            Err(Error::KernelBuild(output.lines()))
         }
     }
 

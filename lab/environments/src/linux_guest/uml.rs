@@ -133,18 +133,19 @@ fn check_memory(guest: &GuestConfig) -> Result<(), Error> {
     let stat = rustix::fs::statvfs(SHARED_MEMORY);
     let stat = stat.map_err(|error| Error::file(SHARED_MEMORY)(error.into()))?;
     let available = (stat.f_bavail * stat.f_frsize) >> 20;
-    match available >= u64::from(guest.memory_mib) {
-        true => Ok(()),
-        false => Err(Error::missing(
+    if available >= u64::from(guest.memory_mib) {
+        Ok(())
+    } else {
+        Err(Error::missing(
             format!(
                 "user-mode Linux needs {} MiB in {SHARED_MEMORY}, {available} MiB are available",
                 guest.memory_mib
             ),
             format!(
                 "sudo mount -o remount,size=2G {SHARED_MEMORY}, or start the container with \
-                 --shm-size 2g"
+             --shm-size 2g"
             ),
-        )),
+        ))
     }
 }
 
@@ -214,9 +215,10 @@ impl GuestCommand for UserModeLinux {
     fn check_exit(&self, _: &Job, exited: &Exited, records: &GuestDecoder) -> Result<(), Error> {
         let is_aborted = exited.status.signal() == Some(libc::SIGABRT);
         let is_halted = || records.last_output().contains(HALTED);
-        match is_aborted && *records.end() == EndState::Done && is_halted() {
-            true => Ok(()),
-            false => self.exit_codes().check("linux.uml", exited.status, records),
+        if is_aborted && *records.end() == EndState::Done && is_halted() {
+            Ok(())
+        } else {
+            self.exit_codes().check("linux.uml", exited.status, records)
         }
     }
 

@@ -11,9 +11,10 @@ pub const CO_TENANT: &str = "neighbour";
 
 /// Returns the job of a co-tenant of a guest that runs `job`: one of its timers, `expiries` times.
 pub fn co_tenant_job(job: &Job, expiries: u32) -> Job {
-    let timer = match job.selects(Op::OwnTimer) {
-        true => Op::OwnTimer,
-        false => Op::HostTimer,
+    let timer = if job.selects(Op::OwnTimer) {
+        Op::OwnTimer
+    } else {
+        Op::HostTimer
     };
     Job {
         run: timer.into(),

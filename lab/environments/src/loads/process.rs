@@ -186,9 +186,10 @@ impl Process {
     pub fn end(mut self) -> Result<Done, Error> {
         let done = self.work()?;
         // A load with a long unit of work may not have completed one.
-        match done.cpu_ns > 0 {
-            true => Ok(done),
-            false => Err(self.failure("did nothing while the guest was measured")),
+        if done.cpu_ns > 0 {
+            Ok(done)
+        } else {
+            Err(self.failure("did nothing while the guest was measured"))
         }
     }
 
@@ -213,9 +214,10 @@ impl Process {
 
     /// Checks that it still runs.
     fn check(&mut self) -> Result<(), Error> {
-        match self.has_ended(&Timespec::default()) {
-            false => Ok(()),
-            true => Err(self.failure("ended early")),
+        if self.has_ended(&Timespec::default()) {
+            Err(self.failure("ended early"))
+        } else {
+            Ok(())
         }
     }
 

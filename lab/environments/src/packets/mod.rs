@@ -206,12 +206,13 @@ fn find(program: &Program, parts: &Parts) -> Result<PathBuf, Error> {
 /// Returns the path of a program that is installed with this one.
 fn own_program(parts: &Parts, name: &str) -> Result<PathBuf, Error> {
     let file = parts.directory().join(name);
-    match file.is_file() {
-        true => Ok(file),
-        false => Err(Error::missing(
+    if file.is_file() {
+        Ok(file)
+    } else {
+        Err(Error::missing(
             format!("{name} is not in {}", parts.directory().display()),
             trapline_host::MISSING_PARTS,
-        )),
+        ))
     }
 }
 

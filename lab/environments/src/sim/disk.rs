@@ -24,9 +24,10 @@ pub fn path() -> String {
 
 /// Returns the path of the disk that `job` measures or reads files from; `None` if it has none.
 fn path_of(job: &Job) -> Option<String> {
-    match files::are_read(job) {
-        true => Some(FILES_DISK.to_owned()),
-        false => is_measured(job).then(path),
+    if files::are_read(job) {
+        Some(FILES_DISK.to_owned())
+    } else {
+        is_measured(job).then(path)
     }
 }
 

@@ -200,9 +200,10 @@ impl Contents for Agent {
     }
 
     fn command(&self, job: &Job) -> Command {
-        let job = match files::are_read(job) {
-            true => *job,
-            false => job_with_disk(job, MACHINE_DISK),
+        let job = if files::are_read(job) {
+            *job
+        } else {
+            job_with_disk(job, MACHINE_DISK)
         };
         Command::new(AGENT).words(&job.to_string())
     }

@@ -43,18 +43,21 @@ fn difference(row: &Row) -> String {
 
 fn signed(difference: f64) -> String {
     let short = format!("{difference:+.DECIMALS$}");
-    match short.trim_start_matches(['+', '-', '0', '.']).is_empty() && difference != 0.0 {
-        true => format!("{difference:+.1e}"),
-        false => short,
+    if short.trim_start_matches(['+', '-', '0', '.']).is_empty() && difference != 0.0 {
+        format!("{difference:+.1e}")
+    } else {
+        short
     }
 }
 
 fn percent(row: &Row) -> String {
-    row.percent()
-        .map_or(String::new(), |percent| match percent.abs() < 0.01 {
-            true => format!("{percent:+.1e}%"),
-            false => format!("{percent:+.2}%"),
-        })
+    row.percent().map_or(String::new(), |percent| {
+        if percent.abs() < 0.01 {
+            format!("{percent:+.1e}%")
+        } else {
+            format!("{percent:+.2}%")
+        }
+    })
 }
 
 /// Returns a line with the result.

@@ -50,17 +50,19 @@ impl Filter {
         let mut rest = all.as_slice();
         let mut kept = Vec::new();
         loop {
-            let delimiter = match self.diverting {
-                true => self.diversion.end,
-                false => self.diversion.begin,
+            let delimiter = if self.diverting {
+                self.diversion.end
+            } else {
+                self.diversion.begin
             };
             let found = rest
                 .windows(delimiter.len())
                 .position(|bytes| bytes == delimiter);
             let until = found.unwrap_or_else(|| rest.len() - partial_match(rest, delimiter));
-            match self.diverting {
-                true => self.write(&rest[..until])?,
-                false => kept.extend(&rest[..until]),
+            if self.diverting {
+                self.write(&rest[..until])?
+            } else {
+                kept.extend(&rest[..until])
             }
             rest = &rest[until..];
             if found.is_none() {

@@ -135,9 +135,10 @@ impl Process {
         let mut process = Self {
             probe: ProcessProbe::new(started.pid),
             reaped: false,
-            deadline: match command.is_emulator {
-                true => Deadline::cpu(started.pid),
-                false => Deadline::wall(),
+            deadline: if command.is_emulator {
+                Deadline::cpu(started.pid)
+            } else {
+                Deadline::wall()
             },
             console,
             errors,

@@ -271,9 +271,10 @@ fn insn_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoo
 
 /// Returns the default size in MiB of the large file of workload `files`: larger than the page cache of the image.
 fn file_mib(environment: EnvironmentId) -> u32 {
-    match environment.clock().is_exact() {
-        true => COUNTED_FILE_MIB,
-        false => Job::EMPTY.file_mib,
+    if environment.clock().is_exact() {
+        COUNTED_FILE_MIB
+    } else {
+        Job::EMPTY.file_mib
     }
 }
 
@@ -329,11 +330,12 @@ fn starts(request: &Request, config: &Config, wanted: OpSet) -> Vec<OpSet> {
     }
     let groups = groups(environment);
     let others = wanted - groups.iter().copied().collect::<OpSet>();
-    let others = match environment.starts_cheaply() {
-        true => Workload::ALL
+    let others = if environment.starts_cheaply() {
+        Workload::ALL
             .map(|workload| others & workload.set())
-            .to_vec(),
-        false => vec![others],
+            .to_vec()
+    } else {
+        vec![others]
     };
     let is_wanted = |group: &OpSet| group.intersects(wanted);
     let whole = groups.into_iter().filter(is_wanted).map(|group| {
@@ -363,14 +365,14 @@ fn measures_groups(environment: EnvironmentId) -> bool {
 fn groups(environment: EnvironmentId) -> Vec<OpSet> {
     let usual = request::usual_operations();
     let separate = Workload::Basic.set() | Workload::System.set();
-    match environment.starts_cheaply() {
-        true => vec![
+    if environment.starts_cheaply() {
+        vec![
             usual & Workload::Basic.set(),
             usual & Workload::System.set(),
             usual - separate,
-        ],
-        // Further launches change the files of a machine, which moves some figures of a Linux guest.
-        false => vec![usual - Workload::Boot.set(), usual & Workload::Boot.set()],
+        ]
+    } else {
+        vec![usual - Workload::Boot.set(), usual & Workload::Boot.set()]
     }
 }
 

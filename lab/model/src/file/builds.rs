@@ -61,12 +61,13 @@ impl Reader<'_> {
             return Ok(BuildRequest::CPUS.to_vec());
         };
         let (numbers, most) = (all.get_ref(), cpus::MOST);
-        match numbers.iter().all(|number| (1..=most).contains(number)) && !numbers.is_empty() {
-            true => Ok(numbers.clone()),
-            false => Err(self.bad(
+        if numbers.iter().all(|number| (1..=most).contains(number)) && !numbers.is_empty() {
+            Ok(numbers.clone())
+        } else {
+            Err(self.bad(
                 all.span().start,
                 format!("cpus: expected numbers from 1 to {most}"),
-            )),
+            ))
         }
     }
 
@@ -77,9 +78,10 @@ impl Reader<'_> {
         let known = |name: &String| named(name, Place::from_name(name), "same or disjoint");
         let places: Result<Vec<_>, _> = all.get_ref().iter().map(known).collect();
         let places = places.map_err(|what| self.bad(all.span().start, what))?;
-        match places.is_empty() {
-            true => Err(self.bad(all.span().start, "place: expected same or disjoint")),
-            false => Ok(places),
+        if places.is_empty() {
+            Err(self.bad(all.span().start, "place: expected same or disjoint"))
+        } else {
+            Ok(places)
         }
     }
 }

@@ -308,13 +308,12 @@ impl Reader<'_> {
         range: RangeInclusive<u32>,
     ) -> Result<u32, InvalidFile> {
         let value = *written.get_ref();
-        match range.contains(&value) {
-            true => Ok(value),
-            false => {
-                let [least, most] = [range.start(), range.end()];
-                let what = format!("{name}: expected a number from {least} to {most}");
-                Err(self.bad(written.span().start, what))
-            }
+        if range.contains(&value) {
+            Ok(value)
+        } else {
+            let [least, most] = [range.start(), range.end()];
+            let what = format!("{name}: expected a number from {least} to {most}");
+            Err(self.bad(written.span().start, what))
         }
     }
 

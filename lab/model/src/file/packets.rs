@@ -95,12 +95,13 @@ impl Reader<'_> {
             );
             return Err(self.bad(at, what));
         }
-        match written.path.is_empty() {
-            false => Ok(()),
-            true => Err(self.bad(
+        if written.path.is_empty() {
+            Err(self.bad(
                 at,
                 "path: expected forwarders, as path = [\"switch\", \"bridge\"]",
-            )),
+            ))
+        } else {
+            Ok(())
         }
     }
 
@@ -111,13 +112,12 @@ impl Reader<'_> {
         range: RangeInclusive<u32>,
     ) -> Result<Vec<u32>, InvalidFile> {
         let values = written.get_ref();
-        match values.iter().all(|value| range.contains(value)) && !values.is_empty() {
-            true => Ok(values.clone()),
-            false => {
-                let [least, most] = [range.start(), range.end()];
-                let what = format!("{name}: expected numbers from {least} to {most}");
-                Err(self.bad(written.span().start, what))
-            }
+        if values.iter().all(|value| range.contains(value)) && !values.is_empty() {
+            Ok(values.clone())
+        } else {
+            let [least, most] = [range.start(), range.end()];
+            let what = format!("{name}: expected numbers from {least} to {most}");
+            Err(self.bad(written.span().start, what))
         }
     }
 

@@ -118,9 +118,10 @@ impl BuildRequest {
 
     /// Returns the number of builds of each cell of an environment.
     pub fn boots_of(&self, environment: EnvironmentId) -> u32 {
-        let usual = match environment.clock().is_exact() {
-            true => Self::BUILDS_EXACT,
-            false => Self::BUILDS,
+        let usual = if environment.clock().is_exact() {
+            Self::BUILDS_EXACT
+        } else {
+            Self::BUILDS
         };
         self.boots.unwrap_or(usual)
     }

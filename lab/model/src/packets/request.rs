@@ -139,9 +139,10 @@ impl fmt::Display for PacketRequest {
         if let Some(rate) = self.rate {
             write!(f, " --load {rate}")?;
         }
-        match self.search {
-            true => write!(f, " --load search"),
-            false => Ok(()),
+        if self.search {
+            write!(f, " --load search")
+        } else {
+            Ok(())
         }
     }
 }

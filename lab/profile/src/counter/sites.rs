@@ -52,9 +52,10 @@ impl State {
 
     fn guest_entry(&mut self, vmrun: &Insn<'_>) -> EntryId {
         let target = vmrun.address + VMRUN.len() as u64;
-        let physical = match target.is_multiple_of(page::SIZE as u64) {
-            true => 0,
-            false => vmrun.physical + VMRUN.len(),
+        let physical = if target.is_multiple_of(page::SIZE as u64) {
+            0
+        } else {
+            vmrun.physical + VMRUN.len()
         };
         let number = self.exit_targets.len();
         let known = self.exit_targets.entry((target, physical));

@@ -31,9 +31,10 @@ pub fn suites(compare: &CompareReport) -> Vec<Suite> {
 /// Returns the names of both sides, or one name if both have it.
 fn class(one: &Row) -> String {
     let (a, b) = (&one.a.config, &one.b.config);
-    match a == b {
-        true => b.to_string(),
-        false => format!("{b} against {a}"),
+    if a == b {
+        b.to_string()
+    } else {
+        format!("{b} against {a}")
     }
 }
 
@@ -99,9 +100,12 @@ fn output(one: &Row) -> String {
         .as_ref()
         .map(|comparison| words(one, comparison));
     let verdict = verdict.map_or_else(|_| String::new(), |words| format!("{words}\n"));
-    let side = |name: &str, lines: String| match lines.is_empty() {
-        true => String::new(),
-        false => format!("{name}\n{lines}"),
+    let side = |name: &str, lines: String| {
+        if lines.is_empty() {
+            String::new()
+        } else {
+            format!("{name}\n{lines}")
+        }
     };
     format!(
         "{verdict}{}{}",

@@ -45,9 +45,10 @@ pub enum Direction {
 impl Direction {
     /// Returns the direction of `effect`, the ratio of B to A.
     pub fn of(op: Op, effect: f64) -> Self {
-        match (op.unit() == Unit::Rate) == (effect > 1.0) {
-            true => Self::Better,
-            false => Self::Worse,
+        if (op.unit() == Unit::Rate) == (effect > 1.0) {
+            Self::Better
+        } else {
+            Self::Worse
         }
     }
 }
@@ -135,9 +136,10 @@ impl CompareReport {
         part(counts.equivalent, "equivalent");
         part(counts.unsure, "unsure");
         part(counts.undecided, "not to be compared");
-        match parts.is_empty() {
-            true => "Nothing was measured of both.".to_owned(),
-            false => format!("{}.", parts.join(", ")),
+        if parts.is_empty() {
+            "Nothing was measured of both.".to_owned()
+        } else {
+            format!("{}.", parts.join(", "))
         }
     }
 

@@ -47,12 +47,11 @@ fn of_clock(compare: &CompareReport, clock: Clock) -> Option<Section> {
     if compared.is_empty() {
         return None;
     }
-    let method = match clock.is_exact() {
-        false => {
-            "A, B: median over boots; B/A: paired within blocks, with the interval that the \
-             verdict rests on"
-        }
-        true => "mean over batches; B/A is exact",
+    let method = if clock.is_exact() {
+        "mean over batches; B/A is exact"
+    } else {
+        "A, B: median over boots; B/A: paired within blocks, with the interval that the \
+         verdict rests on"
     };
     let margin = figures::percent(compare.settings.margin);
     let explanation = format!("{method}; equivalent: within ±{margin}");

@@ -13,9 +13,10 @@ trait Json {
 
 impl<T: Serialize> Json for T {
     fn text(&self, is_pretty: bool) -> String {
-        let text = match is_pretty {
-            true => serde_json::to_string_pretty(self),
-            false => serde_json::to_string(self),
+        let text = if is_pretty {
+            serde_json::to_string_pretty(self)
+        } else {
+            serde_json::to_string(self)
         };
         // Serializing structs and maps with string keys to a string cannot fail.
         text.unwrap_or_default()
@@ -47,21 +48,21 @@ impl Object {
 /// Returns the text of the object, with a line feed if pretty.
 pub fn render(object: &Object, is_pretty: bool) -> String {
     let text = object.text(is_pretty);
-    match is_pretty {
-        true => text + "\n",
-        false => text,
+    if is_pretty {
+        text + "\n"
+    } else {
+        text
     }
 }
 
 /// Joins entries; pretty ones are indented, which changes no string: JSON escapes line feeds.
 fn enclosed(entries: impl Iterator<Item = String>, is_pretty: bool) -> String {
     let entries: Vec<String> = entries.collect();
-    match is_pretty && !entries.is_empty() {
-        true => {
-            let entries = entries.join(",\n").replace('\n', "\n  ");
-            format!("{{\n  {entries}\n}}")
-        }
-        false => format!("{{{}}}", entries.join(",")),
+    if is_pretty && !entries.is_empty() {
+        let entries = entries.join(",\n").replace('\n', "\n  ");
+        format!("{{\n  {entries}\n}}")
+    } else {
+        format!("{{{}}}", entries.join(","))
     }
 }
 

@@ -116,9 +116,10 @@ impl Measured {
 
     /// Spaces before content of a width: columns of plain numbers are aligned right with their title.
     fn padding(&self, content: usize) -> usize {
-        match self.is_numeric {
-            true => self.width - content,
-            false => 0,
+        if self.is_numeric {
+            self.width - content
+        } else {
+            0
         }
     }
 }

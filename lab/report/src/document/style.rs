@@ -27,9 +27,10 @@ impl Default for Style {
 impl Style {
     /// Returns `text` with the characters that the terminal shows.
     pub fn text(&self, text: &str) -> String {
-        match self.unicode {
-            true => text.to_owned(),
-            false => ascii(text),
+        if self.unicode {
+            text.to_owned()
+        } else {
+            ascii(text)
         }
     }
 
@@ -40,9 +41,10 @@ impl Style {
     /// Returns the text of `span`, coloured if the terminal shows colours.
     pub fn paint(&self, span: &Span) -> String {
         let paint = paint(span.look);
-        match self.colour && span.look != Look::Plain && !span.text.is_empty() {
-            true => format!("{paint}{}{paint:#}", span.text),
-            false => span.text.clone(),
+        if self.colour && span.look != Look::Plain && !span.text.is_empty() {
+            format!("{paint}{}{paint:#}", span.text)
+        } else {
+            span.text.clone()
         }
     }
 }

@@ -17,9 +17,10 @@ pub fn render(document: &Document, style: &Style) -> String {
 
 /// Renders the brief form of `document`, or all of it if it has none.
 pub fn render_brief(document: &Document, style: &Style) -> String {
-    match document.brief.is_empty() {
-        true => render(document, style),
-        false => render_parts(&[], &document.brief, style),
+    if document.brief.is_empty() {
+        render(document, style)
+    } else {
+        render_parts(&[], &document.brief, style)
     }
 }
 

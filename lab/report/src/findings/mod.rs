@@ -69,9 +69,10 @@ pub fn all(report: &Report, cells: &[Cell]) -> Vec<Finding> {
     let mut all: Vec<Finding> = latest.chain(of_clocks).collect();
     all.sort_by_key(|finding| finding.kind == Kind::Unsure);
     all.truncate(MOST);
-    match all.is_empty() {
-        true => vec![only::finding(report, cells)],
-        false => all,
+    if all.is_empty() {
+        vec![only::finding(report, cells)]
+    } else {
+        all
     }
 }
 
@@ -377,9 +378,10 @@ fn people(report: &Report, row: &Config) -> String {
     let environment = row.environment;
     let name = hypervisor(environment).unwrap_or_else(|| environment.to_string());
     let settings = report.own_settings(row);
-    match settings.is_default() {
-        true => name,
-        false => format!("{name} with {settings}"),
+    if settings.is_default() {
+        name
+    } else {
+        format!("{name} with {settings}")
     }
 }
 

@@ -78,9 +78,10 @@ fn candidates(cells: &[Cell], clock: Clock) -> impl Iterator<Item = (&Config, Op
 fn of_figure(report: &Report, row: &Config, op: Op, figure: &Figure) -> Finding {
     let clock = row.clock();
     let is_exit = EXITS.contains(&op) && super::hypervisor(row.environment).is_some();
-    let what = match is_exit {
-        true => "an exit".to_owned(),
-        false => subject(op),
+    let what = if is_exit {
+        "an exit".to_owned()
+    } else {
+        subject(op)
     };
     let (unit, row_name) = (value::unit(op, clock), people(report, row));
     let number = figures::value(figure.estimate, op, clock);

@@ -86,27 +86,29 @@ impl Span {
 
     /// Returns the ends of the ratio in brackets, if they are known.
     pub fn range(&self) -> String {
-        match self.high.is_finite() {
-            true => format!(
+        if self.high.is_finite() {
+            format!(
                 " ({} to {} times)",
                 figures::quantity(self.low),
                 figures::quantity(self.high)
-            ),
-            false => String::new(),
+            )
+        } else {
+            String::new()
         }
     }
 
     /// Returns what makes an unsure ratio surer, as a sentence without its full stop.
     pub fn remedy(&self) -> String {
-        match self.boots < ENOUGH {
-            true => format!(
+        if self.boots < ENOUGH {
+            format!(
                 "{ENOUGH} boots have an interval, this run has {}",
                 self.boots
-            ),
-            false => format!(
+            )
+        } else {
+            format!(
                 "by both {} intervals, which are narrower with more boots",
                 figures::level(self.level)
-            ),
+            )
         }
     }
 
@@ -120,9 +122,12 @@ impl Span {
             few if few < ENOUGH => return format!("; {few} boots are too few for an interval"),
             _ => {}
         }
-        let times = |ratio: f64| match ratio.is_finite() {
-            true => figures::times(ratio),
-            false => "any factor".to_owned(),
+        let times = |ratio: f64| {
+            if ratio.is_finite() {
+                figures::times(ratio)
+            } else {
+                "any factor".to_owned()
+            }
         };
         format!(
             "; {} to {} by both {} intervals",

@@ -46,9 +46,10 @@ pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
 
 /// Returns the unit of times on `clock`.
 const fn unit(clock: Clock) -> &'static str {
-    match clock.is_exact() {
-        false => "µs",
-        true => "insn",
+    if clock.is_exact() {
+        "insn"
+    } else {
+        "µs"
     }
 }
 

@@ -130,9 +130,10 @@ pub fn counts(shown: &[&Interrupts], settings: &Settings) -> Section {
     for interrupts in shown {
         table.row(interrupts.name(), of_counts(interrupts));
     }
-    let in_insn = match shown.first().is_some_and(|one| one.clock.is_exact()) {
-        true => format!(" = {} insn", figures::count(threshold.0)),
-        false => String::new(),
+    let in_insn = if shown.first().is_some_and(|one| one.clock.is_exact()) {
+        format!(" = {} insn", figures::count(threshold.0))
+    } else {
+        String::new()
     };
     let explanation = format!("later than {threshold}{in_insn}, or missed");
     // The complement of the share in time.

@@ -184,9 +184,10 @@ fn facts_of(builds: &[Build]) -> BTreeMap<String, String> {
     let facts = builds.iter().flat_map(|build| {
         let environment = build.planned.environment;
         build.facts.iter().map(move |(name, value)| {
-            let name = match name.starts_with(OF_ALL) {
-                true => name.clone(),
-                false => format!("{environment} {name}"),
+            let name = if name.starts_with(OF_ALL) {
+                name.clone()
+            } else {
+                format!("{environment} {name}")
             };
             (name, value.clone())
         })

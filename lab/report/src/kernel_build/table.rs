@@ -24,9 +24,10 @@ pub fn sections(matrix: &Matrix) -> Vec<Section> {
 }
 
 fn of_clock(matrix: &Matrix, clock: Clock) -> Section {
-    let unit = match clock.is_exact() {
-        false => "seconds",
-        true => "million instructions",
+    let unit = if clock.is_exact() {
+        "million instructions"
+    } else {
+        "seconds"
     };
     let title = format!("Kernel build, {}, {}", matrix.size, clock_name(clock));
     let mut section = Section::new(&title, unit);
@@ -213,9 +214,10 @@ fn explanation(matrix: &Matrix, clock: Clock) -> String {
         (_, true) => format!("{most} builds each"),
         (_, false) => format!("median and range of {most} builds each"),
     };
-    let percentages = match clock.is_exact() {
-        true => String::new(),
-        false => intervals(matrix, clock),
+    let percentages = if clock.is_exact() {
+        String::new()
+    } else {
+        intervals(matrix, clock)
     };
     let native = native(clock);
     format!(

@@ -186,9 +186,10 @@ impl DistributionPlot<'_> {
         let steps = (1..=count).map(|step| {
             let x = LEFT + width * step as f64;
             // Outliers stand at the end and are not reached.
-            let reached = match step == count && self.all.max() > end {
-                true => values.partition_point(|at| *at < x),
-                false => values.partition_point(|at| *at <= x),
+            let reached = if step == count && self.all.max() > end {
+                values.partition_point(|at| *at < x)
+            } else {
+                values.partition_point(|at| *at <= x)
             };
             let share = reached as f64 / values.len() as f64;
             (bottom - share * (bottom - top)).round()

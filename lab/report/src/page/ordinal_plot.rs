@@ -101,9 +101,10 @@ impl Frame {
     }
 
     fn height(&self) -> f64 {
-        let names = match self.slants() {
-            true => SLANTED * self.longest() as f64,
-            false => 0.0,
+        let names = if self.slants() {
+            SLANTED * self.longest() as f64
+        } else {
+            0.0
         };
         DOWN.0 + LEVEL + names
     }
@@ -138,9 +139,10 @@ impl Frame {
     }
 
     fn names(&self) -> Markup {
-        let step = match self.slants() {
-            true => self.names.len().div_ceil(3 * MOST_NAMES),
-            false => self.names.len().div_ceil(MOST_NAMES),
+        let step = if self.slants() {
+            self.names.len().div_ceil(3 * MOST_NAMES)
+        } else {
+            self.names.len().div_ceil(MOST_NAMES)
         };
         let shown = self.names.iter().enumerate().step_by(step.max(1));
         let shown = shown.map(|(place, name)| (px(self.across(place)), name));

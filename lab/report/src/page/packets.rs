@@ -13,9 +13,12 @@ use trapline_model::packets::{Direction, Distance, Ring, Trial};
 /// All sections of the page.
 pub fn sections(context: &Context<'_>, rates: &Rates) -> Vec<Section> {
     let first = table::findings(rates).into_iter().next();
-    let words = first.unwrap_or_else(|| match rates.has_figures() {
-        true => "Frames were forwarded, by nothing that could be compared.".to_owned(),
-        false => "No frame was forwarded in this run; below it is said why.".to_owned(),
+    let words = first.unwrap_or_else(|| {
+        if rates.has_figures() {
+            "Frames were forwarded, by nothing that could be compared.".to_owned()
+        } else {
+            "No frame was forwarded in this run; below it is said why.".to_owned()
+        }
     });
     let body = html! {
         (heading("Packets", help("Packets", &HELP)))

@@ -73,13 +73,15 @@ impl Profile {
     /// # Errors
     /// It is no profile.
     pub fn parse(name: &str, text: &str) -> Result<Self, BadProfile> {
-        let profile = match text.trim_start().starts_with('{') {
-            true => Self::from_json(text)?,
-            false => Self::from_folded(name, text)?,
+        let profile = if text.trim_start().starts_with('{') {
+            Self::from_json(text)?
+        } else {
+            Self::from_folded(name, text)?
         };
-        match profile.root.total > 0.0 {
-            true => Ok(profile),
-            false => Err(BadProfile::Empty),
+        if profile.root.total > 0.0 {
+            Ok(profile)
+        } else {
+            Err(BadProfile::Empty)
         }
     }
 

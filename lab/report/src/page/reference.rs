@@ -110,8 +110,9 @@ fn own_figure(card: &Card, row: EnvironmentId, figure: &Figure) -> Cell {
 
 /// Formats a published figure with all its digits.
 fn published(value: f64) -> String {
-    match value.fract() == 0.0 {
-        true => figures::exact(value),
-        false => format!("{value}"),
+    if value.fract() == 0.0 {
+        figures::exact(value)
+    } else {
+        format!("{value}")
     }
 }

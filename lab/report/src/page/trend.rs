@@ -94,8 +94,9 @@ fn plot(op: Op, all: &[&Screened]) -> Markup {
 /// Returns the name of a series among those of its operation.
 fn name(one: &Screened) -> String {
     let settings = &one.series.settings;
-    match settings.is_empty() {
-        true => one.series.config.to_string(),
-        false => format!("{}, {settings}", one.series.config),
+    if settings.is_empty() {
+        one.series.config.to_string()
+    } else {
+        format!("{}, {settings}", one.series.config)
     }
 }

@@ -74,9 +74,10 @@ fn wait(group: Pid, mut guard: Option<Guard>, interrupt: &Interrupt) -> io::Resu
             // It would kill the group at the first signal.
             guard = None;
             let since = *requested.get_or_insert_with(Instant::now);
-            let signal = match since.elapsed() < GRACE {
-                true => Signal::TERM,
-                false => Signal::KILL,
+            let signal = if since.elapsed() < GRACE {
+                Signal::TERM
+            } else {
+                Signal::KILL
             };
             // The group may have ended since.
             let _ = kill_process_group(group, signal);

@@ -215,8 +215,9 @@ fn git(directory: &Path, words: &[&str]) -> Result<String, String> {
         .env_remove("GIT_INDEX_FILE")
         .output()
         .map_err(|error| format!("cannot start git: {error}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
     }
 }

@@ -54,9 +54,12 @@ pub fn locate(
 ) -> Result<BTreeMap<CodeOffset, SourceLine>, Error> {
     let bytes = ReadCache::new(File::open(path)?);
     let elf = Elf::parse(&bytes)?;
-    let sections = DwarfSections::load(|id| match SECTIONS.contains(&id) {
-        true => section(&elf, id.name()),
-        false => Ok(Cow::default()),
+    let sections = DwarfSections::load(|id| {
+        if SECTIONS.contains(&id) {
+            section(&elf, id.name())
+        } else {
+            Ok(Cow::default())
+        }
     })?;
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
     let context = Context::from_dwarf(dwarf)?;
@@ -96,9 +99,10 @@ fn starts<'o>(elf: &Elf<'_>, offsets: &'o BTreeSet<CodeOffset>) -> BTreeMap<&'o 
 }
 
 fn demangled(name: &str) -> Cow<'_, str> {
-    match name.starts_with("_R") || name.starts_with("_ZN") {
-        true => format!("{:#}", rustc_demangle::demangle(name)).into(),
-        false => name.into(),
+    if name.starts_with("_R") || name.starts_with("_ZN") {
+        format!("{:#}", rustc_demangle::demangle(name)).into()
+    } else {
+        name.into()
     }
 }
 
@@ -113,9 +117,10 @@ fn address<'d>(elf: &Elf<'d>, symbol: &impl ObjectSymbol<'d>) -> u64 {
 fn base(elf: &Elf<'_>, index: SectionIndex) -> u64 {
     let section = elf.section_by_index(index).ok();
     let is_code = section.is_some_and(|section| section.kind() == SectionKind::Text);
-    match elf.kind() == ObjectKind::Relocatable && is_code {
-        true => (index.0 as u64) << 32,
-        false => 0,
+    if elf.kind() == ObjectKind::Relocatable && is_code {
+        (index.0 as u64) << 32
+    } else {
+        0
     }
 }
 

@@ -104,14 +104,16 @@ impl Platform {
     fn words(self, bochs: &Bochs) -> String {
         let Self { model, serial, .. } = self;
         let model = model.unwrap_or(bochs.model);
-        let pci = match self.has_pci {
-            true => "enabled=1, chipset=i440fx",
-            false => "enabled=0",
+        let pci = if self.has_pci {
+            "enabled=1, chipset=i440fx"
+        } else {
+            "enabled=0"
         };
         // Lines of both would be mixed.
-        let log = match serial.contains(&2) {
-            true => "/dev/null",
-            false => "/proc/self/fd/2",
+        let log = if serial.contains(&2) {
+            "/dev/null"
+        } else {
+            "/proc/self/fd/2"
         };
         let serial = serial.iter().zip(1..);
         let serial: String = serial

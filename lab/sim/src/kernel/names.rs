@@ -63,9 +63,10 @@ fn versions<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
         .collect();
     let mut chosen = if alike.is_empty() { all } else { alike };
     chosen.truncate(MOST_NAMED);
-    match chosen.is_empty() {
-        true => "sudo apt-get update".to_owned(),
-        false => format!("choose from {}, or sudo apt-get update", chosen.join(", ")),
+    if chosen.is_empty() {
+        "sudo apt-get update".to_owned()
+    } else {
+        format!("choose from {}, or sudo apt-get update", chosen.join(", "))
     }
 }
 

@@ -27,9 +27,10 @@ pub fn print(trials: Trials) {
 fn line(count: usize, trials: usize) {
     print!("{count:10}");
     for (rho, stream) in RHOS.into_iter().zip(0..) {
-        let covered = match count > MOST_PERMUTED {
-            true => covered(count, rho, trials, stream),
-            false => "none".to_owned(),
+        let covered = if count > MOST_PERMUTED {
+            covered(count, rho, trials, stream)
+        } else {
+            "none".to_owned()
         };
         print!(" {covered:>6}");
     }

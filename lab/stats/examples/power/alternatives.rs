@@ -133,8 +133,9 @@ fn acceleration(values: &[f64]) -> f64 {
             .map(|one| (mean - one).powi(exponent))
             .sum()
     };
-    match power(2) > 0.0 {
-        true => power(3) / (6.0 * power(2).powf(1.5)),
-        false => 0.0,
+    if power(2) > 0.0 {
+        power(3) / (6.0 * power(2).powf(1.5))
+    } else {
+        0.0
     }
 }

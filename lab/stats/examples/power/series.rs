@@ -126,9 +126,12 @@ impl Change {
     /// The number of changed series, of `trials`, in which it is found.
     fn found(&self, changed: usize, others: usize, trials: usize) -> usize {
         let mut rng = rng(self.runs as u64, 20);
-        let shifts = (0..self.runs).map(|run| match (self.ends[0]..self.ends[1]).contains(&run) {
-            true => self.size,
-            false => 0.0,
+        let shifts = (0..self.runs).map(|run| {
+            if (self.ends[0]..self.ends[1]).contains(&run) {
+                self.size
+            } else {
+                0.0
+            }
         });
         let shifts: Vec<f64> = shifts.collect();
         let stores = (0..trials / changed).map(|_| {

@@ -49,9 +49,10 @@ pub fn screen(all: Vec<Series>, settings: &Settings) -> Screening {
     let (tested, count) = (tested.count(), wall.len());
     let mut noisy = change_points(&wall, settings).into_iter();
     let series = all.into_iter().map(|series| {
-        let points = match is_exact(&series) {
-            true => exact_change_points(&figures(&series)),
-            false => noisy.next().unwrap_or_default(),
+        let points = if is_exact(&series) {
+            exact_change_points(&figures(&series))
+        } else {
+            noisy.next().unwrap_or_default()
         };
         let shifts = points
             .into_iter()

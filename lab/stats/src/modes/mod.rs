@@ -88,9 +88,10 @@ fn grid(sorted: &[f64]) -> f64 {
     };
     let step = gaps().fold(f64::INFINITY, f64::min);
     let is_whole = |gap: f64| ((gap / step).round() - gap / step).abs() < 0.05;
-    match gaps().count() >= 2 && gaps().all(is_whole) {
-        true => step,
-        false => 0.0,
+    if gaps().count() >= 2 && gaps().all(is_whole) {
+        step
+    } else {
+        0.0
     }
 }
 

@@ -18,9 +18,10 @@ pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = |place: f64| (place.clamp(0.0, 1.0) * count) as usize;
     let first = rank(share - FARTHEST * deviation);
     let last = rank(share + FARTHEST * deviation).min(sorted.len() - 1);
-    let weights = match sorted.len() < DENSE {
-        true => exact(first, last, count, beta),
-        false => dense(first, last, count, beta),
+    let weights = if sorted.len() < DENSE {
+        exact(first, last, count, beta)
+    } else {
+        dense(first, last, count, beta)
     };
     let total: f64 = weights.iter().sum();
     let values = sorted[first..=last].iter();

@@ -164,9 +164,10 @@ impl BootstrapTest {
     /// Returns the probability of an error of at least `deviation` standard errors in its direction.
     fn tail(&self, deviation: f64) -> f64 {
         let half = self.beyond(deviation.abs()) / 2.0;
-        match deviation >= 0.0 {
-            true => half,
-            false => 1.0 - half,
+        if deviation >= 0.0 {
+            half
+        } else {
+            1.0 - half
         }
     }
 

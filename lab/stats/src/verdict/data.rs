@@ -21,9 +21,10 @@ impl BootValues {
     /// Returns the boot's figure: its median batch on the wall clock, the mean over all its batches on an
     /// exact clock. `None` without a batch.
     pub fn figure(&self, clock: Clock) -> Option<f64> {
-        match clock.is_exact() {
-            true => self.mean,
-            false => self.median(),
+        if clock.is_exact() {
+            self.mean
+        } else {
+            self.median()
         }
     }
 
@@ -94,9 +95,12 @@ fn logarithms(boots: &[BootValues], side: Side) -> Result<Vec<(u32, f64)>, TestE
     let figures = figures(boots, Clock::Wall, side)?;
     figures
         .into_iter()
-        .map(|(block, figure)| match figure > 0.0 && figure.is_finite() {
-            true => Ok((block, figure.ln())),
-            false => Err(TestError::NotPositive { side, figure }),
+        .map(|(block, figure)| {
+            if figure > 0.0 && figure.is_finite() {
+                Ok((block, figure.ln()))
+            } else {
+                Err(TestError::NotPositive { side, figure })
+            }
         })
         .collect()
 }
@@ -110,9 +114,10 @@ pub fn figures(
     let of_boot = |boot: &BootValues| Some((boot.block, boot.figure(clock)?));
     let mut figures: Vec<(u32, f64)> = boots.iter().filter_map(of_boot).collect();
     figures.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    match figures.is_empty() {
-        true => Err(TestError::NoBoots(side)),
-        false => Ok(figures),
+    if figures.is_empty() {
+        Err(TestError::NoBoots(side))
+    } else {
+        Ok(figures)
     }
 }
 
@@ -174,13 +179,14 @@ impl TestData {
                 boots.1 += b.len();
             }
         }
-        match differences.is_empty() {
-            true => Err(TestError::NoCommonBlock),
-            false => Ok(Self {
+        if differences.is_empty() {
+            Err(TestError::NoCommonBlock)
+        } else {
+            Ok(Self {
                 data: Data::Differences(differences),
                 boots,
                 unmatched: (a.len() - boots.0, b.len() - boots.1),
-            }),
+            })
         }
     }
 }

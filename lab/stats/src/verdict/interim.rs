@@ -94,9 +94,12 @@ impl InterimTests {
         blocks: usize,
         is_last: bool,
     ) -> &[Result<Assessment, TestError>] {
-        let level = |looks: &mut AlphaSpending| match is_last {
-            true => looks.last_look(blocks),
-            false => looks.look(blocks),
+        let level = |looks: &mut AlphaSpending| {
+            if is_last {
+                looks.last_look(blocks)
+            } else {
+                looks.look(blocks)
+            }
         };
         if let (Some(alpha), Some(equivalence_alpha)) =
             (level(&mut self.changed), level(&mut self.equivalent))

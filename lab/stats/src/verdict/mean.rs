@@ -47,9 +47,10 @@ impl TTest {
     fn minus(self, other: Self) -> Self {
         let variance = self.error.powi(2) + other.error.powi(2);
         let share = |of: Self| of.error.powi(4) / of.freedom.max(1.0);
-        let freedom = match variance > 0.0 {
-            true => variance.powi(2) / (share(self) + share(other)),
-            false => self.freedom.min(other.freedom),
+        let freedom = if variance > 0.0 {
+            variance.powi(2) / (share(self) + share(other))
+        } else {
+            self.freedom.min(other.freedom)
         };
         Self {
             estimate: self.estimate - other.estimate,

@@ -171,9 +171,10 @@ impl Assessment {
     /// effect is within the margin.
     pub fn of_digits(effect: f64, within_margin: bool, boots: (usize, usize)) -> Self {
         Self {
-            verdict: match within_margin {
-                true => Verdict::Equivalent,
-                false => Verdict::Changed,
+            verdict: if within_margin {
+                Verdict::Equivalent
+            } else {
+                Verdict::Changed
             },
             effect,
             interval: None,

@@ -59,11 +59,10 @@ impl Unsettled {
             detects(self.changed_level, self.spread, to_change)
                 || within(self.spread, self.estimate) && within(self.mean_spread, self.mean)
         };
-        match settles(most_blocks) {
-            true => {
-                RequiredBoots::MoreBoots(least(self.blocks + 1, most_blocks, settles) - self.blocks)
-            }
-            false => RequiredBoots::Hopeless,
+        if settles(most_blocks) {
+            RequiredBoots::MoreBoots(least(self.blocks + 1, most_blocks, settles) - self.blocks)
+        } else {
+            RequiredBoots::Hopeless
         }
     }
 }
@@ -73,9 +72,10 @@ fn least(first: usize, last: usize, settles: impl Fn(usize) -> bool) -> usize {
     let (mut first, mut last) = (first, last.max(first));
     while first < last {
         let middle = usize::midpoint(first, last);
-        match settles(middle) {
-            true => last = middle,
-            false => first = middle + 1,
+        if settles(middle) {
+            last = middle
+        } else {
+            first = middle + 1
         }
     }
     last

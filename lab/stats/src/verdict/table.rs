@@ -244,17 +244,19 @@ impl Noisy {
 
     /// Returns the ratio of B to A for a difference of logarithms.
     fn ratio(&self, difference: f64) -> f64 {
-        match self.exchanged {
-            true => (-difference).exp(),
-            false => difference.exp(),
+        if self.exchanged {
+            (-difference).exp()
+        } else {
+            difference.exp()
         }
     }
 
     /// Returns values of both sides in the given order.
     fn in_order<T>(&self, (one, other): (T, T)) -> (T, T) {
-        match self.exchanged {
-            true => (other, one),
-            false => (one, other),
+        if self.exchanged {
+            (other, one)
+        } else {
+            (one, other)
         }
     }
 

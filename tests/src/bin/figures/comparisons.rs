@@ -91,9 +91,10 @@ impl Plants {
             if distance(measured) < distance(nearest.1) {
                 nearest = (middle, measured);
             }
-            match measured < 1.0 + share {
-                true => less = middle,
-                false => more = middle,
+            if measured < 1.0 + share {
+                less = middle
+            } else {
+                more = middle
             }
         }
         Some(nearest)

@@ -16,9 +16,10 @@ pub enum Verdict {
 impl Verdict {
     /// Returns the verdict on a condition.
     pub fn of(met: bool) -> Self {
-        match met {
-            true => Self::Met,
-            false => Self::Missed,
+        if met {
+            Self::Met
+        } else {
+            Self::Missed
         }
     }
 
@@ -84,12 +85,13 @@ impl Figures {
                 path_of(cell),
             );
             let before = self.cell(environment, &path).map(|cell| &cell["estimate"]);
-            match before == Some(&cell["estimate"]) {
-                true => same += 1,
-                false => differ.push(format!(
+            if before == Some(&cell["estimate"]) {
+                same += 1
+            } else {
+                differ.push(format!(
                     "{environment} {path}: {before:?}, {}",
                     cell["estimate"]
-                )),
+                ))
             }
         }
         (same, differ)

@@ -38,11 +38,12 @@ impl OutputHandler for Output {
 
     fn check(&mut self) -> Result<(), Error> {
         let length = self.console.len() + self.errors.len();
-        match length as u64 > MAX_BYTES {
-            true => Err(Error::Flooded {
+        if length as u64 > MAX_BYTES {
+            Err(Error::Flooded {
                 output: self.last_output(),
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 
