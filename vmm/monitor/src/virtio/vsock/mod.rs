@@ -121,10 +121,12 @@ impl Vsock {
         })
     }
 
-    /// The host program's stream is readable or closed.
+    /// The host program's stream is readable or closed. Ignored where its bytes are not awaited: a stream whose end was
+    /// read may be closed already.
     pub fn readable(&mut self, key: Key) {
         if let Some(number) = self.find(key) {
-            self.connections[number].is_readable = true;
+            let connection = &mut self.connections[number];
+            connection.is_readable |= connection.awaits_bytes();
         }
     }
 

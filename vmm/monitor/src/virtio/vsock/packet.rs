@@ -89,7 +89,11 @@ pub fn flush(connection: &mut Connection, host: &mut impl Host) {
     if connection.guest_ended == NEITHER {
         host.close(connection.key);
         connection.state = State::Dead;
-    } else if connection.guest_ended & SENDS_NO_MORE != 0 && !connection.is_finished {
+        return;
+    }
+    let is_finishing = connection.guest_ended & SENDS_NO_MORE != 0 && !connection.is_finished;
+    // The host's stream of a lingering connection is closed.
+    if is_finishing && !connection.is_lingering() {
         host.finish(connection.key);
         connection.is_finished = true;
     }

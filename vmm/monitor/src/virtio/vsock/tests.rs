@@ -368,6 +368,28 @@ fn pattern(from: usize, length: usize) -> Vec<u8> {
     (from..from + length).map(|at| (at % 251) as u8).collect()
 }
 
+/// Its stream is closed as soon as both sides of the host have ended, while the guest may keep the connection open.
+#[test]
+fn a_closed_stream_is_not_used_again() {
+    let memory = driver::memory(3);
+    let mut world = World::connected(&memory);
+    let program = world.host.of(KEY);
+    (program.is_gone, program.has_ended) = (true, true);
+    world.say(World::header(RW), &[1]);
+    world.readable(KEY);
+    assert_eq!(world.host.closed, [KEY]);
+    world.readable(KEY);
+    let flags = SENDS_NO_MORE;
+    world.say(
+        Header {
+            flags,
+            ..World::header(SHUTDOWN)
+        },
+        &[],
+    );
+    assert!(world.host.all.is_empty());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
