@@ -1,4 +1,4 @@
-//! As many defined VMMs as there can be, in a process of their own.
+//! The most VMMs that can be defined, in a process of their own: they add rows to the table of environments.
 
 use std::collections::BTreeSet;
 use trapline_model::vmms::{Definition, InvalidName};
