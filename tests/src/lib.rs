@@ -10,6 +10,7 @@ pub mod examples;
 pub mod guest;
 pub mod linux;
 pub mod measurements;
+pub mod mechanisms;
 pub mod modules;
 pub mod processes;
 pub mod recordings;

@@ -31,7 +31,7 @@ pub struct Progress {
 /// Replicate and configuration of a boot.
 type BootKey = (u32, Config);
 
-/// Observations, and the last sentence about them.
+/// Observations with default settings, and the last sentence about them.
 #[derive(Default)]
 struct Findings {
     observations: Vec<Observation>,
@@ -41,6 +41,9 @@ struct Findings {
 impl Findings {
     /// Adds an observation. Returns the first sentence of all of them, if it is a new one.
     fn add(&mut self, observation: &Observation) -> Option<&str> {
+        if !observation.config.overrides.is_default() {
+            return None;
+        }
         self.observations.push(observation.clone());
         let report = Report {
             summary: trapline_stats::summarise(&self.observations),

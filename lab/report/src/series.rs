@@ -252,6 +252,30 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn plans_with_tables_keep_them() {
+        let configs = ["sim", "sim/kvm", "sim/kvm:cpus=2", "sim/kvm:cpus=4"];
+        let mut report = report(&configs.map(|config| (config, 3264.0)));
+        report.tables = vec![file::Table {
+            title: "Exits".to_owned(),
+            operations: Op::Cpuid.into(),
+        }];
+        let text = text(&report);
+        let titles = text
+            .lines()
+            .filter(|line| line.contains("instruction clock"));
+        let titles: Vec<&str> = titles.collect();
+        let expected = [
+            "Exits, instruction clock: mean, same in 2 boots",
+            "Exits: sim/kvm, instruction clock: mean, same in 2 boots",
+        ];
+        assert_eq!(titles, expected, "the bare row is not left out: {text}");
+        assert!(
+            text.contains("cpuid") && !text.contains("port-out"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn settings_of_all_are_named_once() {
         let configs = ["sim/kvm:cpus=2,memory=1G", "sim/kvm:memory=1G", "sim"];
         let mut report = report(&configs.map(|config| (config, 3264.0)));

@@ -18,13 +18,10 @@ pub fn junit(comparison: &Comparison) -> Result<String, JunitError> {
         .chain(notes)
         .collect::<Vec<_>>()
         .join("\n");
-    let suite = |rows: &[Row]| {
-        let rows = rows.iter();
-        Suite {
-            name: rows.as_slice()[0].config.to_string(),
-            facts: Vec::new(),
-            cases: rows.map(|row| case(row, &causes)).collect(),
-        }
+    let suite = |rows: &[Row]| Suite {
+        name: rows[0].config.to_string(),
+        facts: Vec::new(),
+        cases: rows.iter().map(|row| case(row, &causes)).collect(),
     };
     let of_config = |one: &Row, other: &Row| one.config == other.config;
     let suites = comparison.rows.chunk_by(of_config).map(suite).collect();

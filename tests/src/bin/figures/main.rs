@@ -7,7 +7,6 @@ mod cyclictest;
 mod gate;
 mod intel;
 mod judge;
-mod mechanisms;
 mod xen;
 
 use judge::{Figures, Verdict};
@@ -17,7 +16,7 @@ use trapline_environments::sim::programs::{self, Program};
 use trapline_environments::Limits;
 use trapline_tests::guest::Machine;
 use trapline_tests::run::Place;
-use trapline_tests::{has_qemu, parts, settings};
+use trapline_tests::{has_qemu, mechanisms, parts, settings};
 
 const SIMULATED: &str = "sim,sim/linux,sim/kvm,sim/qemu-kvm";
 

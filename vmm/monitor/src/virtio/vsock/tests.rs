@@ -32,24 +32,10 @@ fn guest_connection_transfers_data() {
     assert_eq!((header.operation, &bytes[..]), (RW, &b"world"[..]));
     assert_eq!(header.forwarded, 5);
     // Half of it first, then all.
-    let flags = SENDS_NO_MORE;
-    world.say(
-        Header {
-            flags,
-            ..World::header(SHUTDOWN)
-        },
-        &[],
-    );
+    world.shut_down(SENDS_NO_MORE);
     assert!(world.host.of(KEY).was_finished);
     assert!(world.operations().is_empty());
-    let flags = RECEIVES_NO_MORE;
-    world.say(
-        Header {
-            flags,
-            ..World::header(SHUTDOWN)
-        },
-        &[],
-    );
+    world.shut_down(RECEIVES_NO_MORE);
     assert_eq!(world.operations(), [RST]);
     assert_eq!(world.host.closed, [KEY]);
     assert_eq!(world.transport.device().interests().count(), 0);
@@ -379,14 +365,7 @@ fn a_closed_stream_is_not_used_again() {
     world.readable(KEY);
     assert_eq!(world.host.closed, [KEY]);
     world.readable(KEY);
-    let flags = SENDS_NO_MORE;
-    world.say(
-        Header {
-            flags,
-            ..World::header(SHUTDOWN)
-        },
-        &[],
-    );
+    world.shut_down(SENDS_NO_MORE);
     assert!(world.host.all.is_empty());
 }
 

@@ -171,6 +171,12 @@ impl<'a> World<'a> {
         while self.says.used().is_some() {}
     }
 
+    /// The guest ends these directions.
+    pub fn shut_down(&mut self, flags: u32) {
+        let header = Self::header(SHUTDOWN);
+        self.say(Header { flags, ..header }, &[]);
+    }
+
     pub fn tell(&mut self, operation: u16) {
         self.say(Self::header(operation), &[]);
     }

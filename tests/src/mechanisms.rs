@@ -5,13 +5,13 @@
 //! `Code of optimisation NAME.` and `End of optimisation NAME.`, or the end of the file. A line counts unless it is blank, a
 //! comment or part of a test.
 
+use crate::measurements::cells;
+use crate::root;
+use crate::run::Place;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use trapline_tests::measurements::cells;
-use trapline_tests::root;
-use trapline_tests::run::Place;
 
 /// Percent of gain for each percent of code.
 const RULE: f64 = 2.0;
@@ -100,6 +100,9 @@ const MECHANISMS: [Mechanism; 8] = [
 ];
 
 /// Prints the table.
+///
+/// # Panics
+/// The plan is not measured whole, or no code has the mark of a mechanism.
 pub fn beside_code(place: &Place) {
     let lines = Lines::count();
     let plan = root().join("plans/lguest.toml");
@@ -126,23 +129,25 @@ pub fn beside_code(place: &Place) {
 
 impl Mechanism {
     fn print(&self, operation: &str, run: &Value, lines: &Lines) {
-        let (without, with) = (
-            estimate(run, self.without, operation),
-            estimate(run, self.with, operation),
-        );
+        let costs = [self.without, self.with].map(|settings| estimate(run, settings, operation));
         let own = lines.parts.get(self.code).copied();
         let own = own.unwrap_or_else(|| panic!("no code has the mark '{}'", self.code));
-        let gain = 1.0 - with / without;
-        let share = f64::from(own) / f64::from(lines.all);
-        let ratio = gain / share;
-        println!(
-            " {:<15} {without:>12.1} {with:>12.1} {:>5.1}% {own:>5} {:>5.2}% {ratio:>9.2}  {}",
-            operation.split('/').next_back().unwrap_or(operation),
-            gain * 100.0,
-            share * 100.0,
-            if ratio >= RULE { "holds" } else { "fails" }
-        );
+        println!("{}", row(operation, costs, [own, lines.all]));
     }
+}
+
+/// Returns the row of an operation: its costs without a mechanism and with it, beside the lines of its code and of all.
+fn row(operation: &str, [without, with]: [f64; 2], [own, all]: [u32; 2]) -> String {
+    let gain = 1.0 - with / without;
+    let share = f64::from(own) / f64::from(all);
+    let ratio = gain / share;
+    format!(
+        " {:<15} {without:>12.1} {with:>12.1} {:>5.1}% {own:>5} {:>5.2}% {ratio:>9.2}  {}",
+        operation.split('/').next_back().unwrap_or(operation),
+        gain * 100.0,
+        share * 100.0,
+        if ratio >= RULE { "holds" } else { "fails" }
+    )
 }
 
 /// Returns the cost of an operation in `sim/process` with these settings.
@@ -207,6 +212,36 @@ impl Lines {
             for part in &parts {
                 *self.parts.entry((*part).to_owned()).or_default() += 1;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_of_every_mechanism_is_marked() {
+        let lines = Lines::count();
+        let marked: Vec<&str> = lines.parts.keys().map(String::as_str).collect();
+        let mut named = MECHANISMS.map(|it| it.code);
+        named.sort_unstable();
+        assert_eq!(marked, named);
+        assert!(lines.parts.values().all(|count| *count < lines.all / 10));
+    }
+
+    #[test]
+    fn gain_is_compared_with_the_part_of_the_code() {
+        let of = |with, own| row("exits/port-out", [2_000.0, with], [own, 20_000]);
+        let expected = [
+            (1_900.0, 500, "5.0%   500  2.50%      2.00  holds"),
+            (1_899.0, 500, "5.0%   500  2.50%      2.02  holds"),
+            (1_900.0, 501, "5.0%   501  2.50%      2.00  fails"),
+            (2_100.0, 1, "-5.0%     1  0.01%  -1000.00  fails"),
+        ];
+        for (with, own, end) in expected {
+            let row = of(with, own);
+            assert!(row.ends_with(end), "{row}");
         }
     }
 }
