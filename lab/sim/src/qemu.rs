@@ -75,16 +75,12 @@ impl Qemu {
         hardware(machine).firmware.iter().map(find).collect()
     }
 
-    /// Returns a machine without devices. Its memory is shared, which separates it from QEMU's own.
+    /// Returns a machine without devices. Its memory is QEMU's default, private and anonymous.
     pub fn machine(&self, kind: &str, memory_mib: u32, cpus: u32) -> Command {
         Command::new(&self.program)
             .words("-nodefaults -no-user-config -display none -no-reboot")
-            .arg("-object")
-            .arg(format!(
-                "memory-backend-memfd,id=ram,size={memory_mib}M,share=on"
-            ))
             .arg("-M")
-            .arg(format!("{kind},memory-backend=ram"))
+            .arg(kind)
             .arg("-m")
             .arg(format!("{memory_mib}M"))
             .words(&format!("-smp {cpus}"))
