@@ -181,9 +181,10 @@ impl Connection {
     }
 
     fn received(at: usize, is_right: bool) -> Self {
-        match at < BYTES {
-            true => Self::Receiving { at, is_right },
-            false => Self::Answering([if is_right { RIGHT } else { WRONG }]),
+        if at < BYTES {
+            Self::Receiving { at, is_right }
+        } else {
+            Self::Answering([if is_right { RIGHT } else { WRONG }])
         }
     }
 

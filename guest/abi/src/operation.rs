@@ -152,6 +152,8 @@ operations! {
         "one allocation of 1 MiB of fresh, page-mapped memory";
     FirstTouch4k = 3, Basic, "first-touch-4k", Batch, Nothing,
         "the first write to one 4 KiB page of freshly allocated memory";
+    FirstTouch2m = 128, Basic, "first-touch-2m", Batch, Nothing,
+        "the first write to 2 MiB of freshly allocated memory, in a huge page where the kernels have them";
     Calloc64k = 8, Basic, "calloc-64k", Batch, Nothing,
         "one allocation of 64 KiB of memory that is zero, mapped in pages of 4 KiB";
     Calloc1m = 9, Basic, "calloc-1m", Batch, Nothing,

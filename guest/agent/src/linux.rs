@@ -175,11 +175,16 @@ impl System for Linux<'_> {
     }
 
     fn allocate(&mut self, bytes: usize) -> Option<Block> {
-        let block = map(bytes, 0)?;
-        // SAFETY: the range was just mapped. A kernel without huge pages refuses, which is
-        // harmless.
-        unsafe { libc::madvise(block.start.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) };
-        Some(block)
+        map_advised(bytes, libc::MADV_NOHUGEPAGE)
+    }
+
+    fn allocate_huge(&mut self, bytes: usize) -> Result<Option<Block>, Reason> {
+        match std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled") {
+            Ok(setting) if !setting.contains("[never]") => {
+                Ok(map_advised(bytes, libc::MADV_HUGEPAGE))
+            }
+            _ => Err("Linux has no huge pages here: switched off, or less than 512 MiB of memory"),
+        }
     }
 
     /// The kernel allocates and zeroes all pages in the call. Blocks of at most 1 MiB, populated one by one, never cover
@@ -221,9 +226,10 @@ impl System for Linux<'_> {
 
     #[inline(always)]
     fn attach(&mut self, request: MemoryRequest) {
-        self.region = match request.huge && !self.huge {
-            true => Err(NO_HUGE_PAGES),
-            false => Region::new(request),
+        self.region = if request.huge && !self.huge {
+            Err(NO_HUGE_PAGES)
+        } else {
+            Region::new(request)
         };
     }
 
@@ -332,6 +338,14 @@ fn map(bytes: usize, flags: libc::c_int) -> Option<Block> {
         start: NonNull::new(start.cast())?,
         length: bytes,
     })
+}
+
+/// Maps memory with advice on huge pages.
+fn map_advised(bytes: usize, advice: libc::c_int) -> Option<Block> {
+    let block = map(bytes, 0)?;
+    // SAFETY: the range was just mapped. A kernel without huge pages refuses, which is harmless.
+    unsafe { libc::madvise(block.start.as_ptr().cast(), bytes, advice) };
+    Some(block)
 }
 
 /// Disables timer slack, which by default delays wake-ups by up to 50 us.

@@ -1,13 +1,13 @@
 //! Everyday operations of a kernel: a call, a thread switch, an allocation, the first touch of a
 //! page.
 
+use crate::first_touch;
 use crate::measure::{repeat, Bench, Work};
 use crate::null_device::{verify as verify_null, write_and_read};
-use crate::system::{Block, Reason, System};
+use crate::system::{Block, System};
 use core::hint::black_box;
 use trapline_abi::Op;
 
-const PAGE: usize = 4096;
 const BLOCK: usize = 1 << 20;
 
 /// Maximum number of blocks that are held at a time.
@@ -15,9 +15,6 @@ const MOST_BLOCKS: usize = 512;
 
 /// Allocations in one batch of `malloc-1m`.
 pub const BLOCKS_PER_BATCH: u32 = 8;
-
-/// Blocks that `first-touch-4k` touches without recording them.
-const WARM_UP_BLOCKS: usize = 1;
 
 /// Maximum number of yields without a switch. A scheduler may prefer the yielding thread for a
 /// while, because the peer used up its share while this thread slept.
@@ -94,13 +91,13 @@ fn run_memory<S: System>(bench: &mut Bench<'_, S>) {
         malloc(bench, &mut blocks);
     }
     if bench.job.selects(Op::FirstTouch4k) {
-        let wanted = WARM_UP_BLOCKS + bench.job.pages as usize / (BLOCK / PAGE);
+        let wanted = first_touch::blocks(bench.job, BLOCK);
         while blocks.used < wanted && blocks.add(bench.system) {}
-        first_touch(bench, &blocks.held[..blocks.used.min(wanted)]);
+        first_touch::run(bench, &blocks.held[..blocks.used.min(wanted)]);
     }
     for block in blocks.held.iter_mut().filter_map(Option::take) {
         // SAFETY: the block came from `Blocks::add`, is taken out of the table
-        // here, and `first_touch` has returned.
+        // here, and `first_touch::run` has returned.
         unsafe { bench.system.release(block) };
     }
 }
@@ -147,59 +144,4 @@ fn malloc<S: System>(bench: &mut Bench<'_, S>, blocks: &mut Blocks) {
 #[inline(never)]
 fn malloc_batch<S: System>(bench: &mut Bench<'_, S>, blocks: &mut Blocks) -> bool {
     bench.timed(Op::Malloc1m, |system| blocks.add_batch(system))
-}
-
-/// Writes to each page of `targets`, one block per batch, and reads all of it back afterwards. The
-/// first [`WARM_UP_BLOCKS`] are not recorded, so that no batch executes the page fault handler for
-/// the first time.
-fn first_touch<S: System>(bench: &mut Bench<'_, S>, blocks: &[Option<Block>]) {
-    let op = Op::FirstTouch4k;
-    let (warm_up, targets) = blocks.split_at(WARM_UP_BLOCKS.min(blocks.len()));
-    for block in warm_up.iter().flatten() {
-        touch(block, 0);
-    }
-    bench.begin(op, bench.loop_cost());
-    let mut samples = 0;
-    for block in targets.iter().flatten() {
-        if !bench.continues(samples, u32::MAX) {
-            break;
-        }
-        bench.timed(op, |_| (touch(block, samples), ()));
-        samples += 1;
-    }
-    match verify(&targets[..samples as usize]) {
-        _ if samples == 0 => bench.fail(op, "memory is too small for two blocks of 1 MiB"),
-        Ok(()) => bench.end(op, samples, (BLOCK / PAGE) as u64),
-        Err(reason) => bench.fail(op, reason),
-    }
-}
-
-/// Writes to each page of `block`. Returns the number of pages.
-fn touch(block: &Block, number: u32) -> u64 {
-    let mut page = block.start.as_ptr().cast::<u64>();
-    let pages = (block.length / PAGE) as u64;
-    repeat(pages, || {
-        // SAFETY: the loop visits the first word of each page of a block that is
-        // whole pages long and stays allocated; stepping behind the last page
-        // computes an address that is not used.
-        unsafe { page.write_volatile(u64::from(number) + 1) };
-        page = page.wrapping_byte_add(PAGE);
-    });
-    pages
-}
-
-/// Reads back what [`touch`] wrote.
-fn verify(targets: &[Option<Block>]) -> Result<(), Reason> {
-    for (number, block) in targets.iter().flatten().enumerate() {
-        for page in 0..block.length / PAGE {
-            let word = block.start.as_ptr().wrapping_add(page * PAGE).cast::<u64>();
-            // SAFETY: `word` is the first word of a page of a live block, which
-            // `touch` has written.
-            let value = unsafe { word.read_volatile() };
-            if value != number as u64 + 1 {
-                return Err("a page does not hold what was written to it");
-            }
-        }
-    }
-    Ok(())
 }

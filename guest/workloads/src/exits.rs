@@ -431,9 +431,10 @@ fn doorbell<S: System>(bench: &mut Bench<'_, S>) {
         Op::Doorbell,
         |machine| machine.doorbell(),
         |machine, doorbell, repetitions| {
-            match doorbell.is_narrow {
-                true => repeat(repetitions, || machine.mmio_write16(doorbell.address, 0)),
-                false => repeat(repetitions, || machine.mmio_write(doorbell.address, 0)),
+            if doorbell.is_narrow {
+                repeat(repetitions, || machine.mmio_write16(doorbell.address, 0))
+            } else {
+                repeat(repetitions, || machine.mmio_write(doorbell.address, 0))
             }
             0
         },

@@ -20,6 +20,7 @@ mod clock;
 mod cpus;
 mod exits;
 mod files;
+mod first_touch;
 mod ipc;
 pub mod irq;
 pub mod measure;
@@ -123,6 +124,7 @@ fn measure_all<S: System>(bench: &mut Bench<'_, S>) {
     ipc::run(bench);
     smp::run(bench);
     calloc::run(bench);
+    first_touch::run_huge(bench);
     // Last in a kernel, so that all other figures are the same without processes.
     let selects_processes = bench.job.run.intersects(Workload::System.set());
     if !is_process && selects_processes && !bench.system.run_in_process(bench.job) {

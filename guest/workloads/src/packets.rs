@@ -176,11 +176,10 @@ impl<L: Link> Sender<L> {
 /// # Errors
 /// They do not.
 pub fn check_buffers(link: &impl Link) -> Result<(), Reason> {
-    match link.buffers() >= WINDOW {
-        true => Ok(()),
-        false => Err(
-            "a queue of the network card, or a buffer of the socket, is too short for 64 frames",
-        ),
+    if link.buffers() >= WINDOW {
+        Ok(())
+    } else {
+        Err("a queue of the network card, or a buffer of the socket, is too short for 64 frames")
     }
 }
 

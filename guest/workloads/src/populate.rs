@@ -34,9 +34,10 @@ fn measure<S: System>(
     if let Err(reason) = try_once(bench.system, request) {
         return bench.skip(op, reason);
     }
-    let regions = match request.order > LARGE {
-        true => bench.job.large_regions,
-        false => bench.job.batches,
+    let regions = if request.order > LARGE {
+        bench.job.large_regions
+    } else {
+        bench.job.batches
     };
     bench.begin(op, 0);
     let outcome = (0..regions).try_for_each(|_| batch(bench, op, request));

@@ -39,9 +39,10 @@ impl Arrays {
             a,
             b,
             c,
-            length: match index + 1 == count {
-                true => self.length - start,
-                false => length,
+            length: if index + 1 == count {
+                self.length - start
+            } else {
+                length
             },
         }
     }

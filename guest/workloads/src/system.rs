@@ -107,6 +107,15 @@ pub trait System {
     /// Allocates `bytes` of fresh memory; `None` if memory is exhausted.
     fn allocate(&mut self, bytes: usize) -> Option<Block>;
 
+    /// Allocates `bytes` of fresh memory whose first touches are of pages of 2 MiB, or of the hypervisor's; `None` if memory
+    /// is exhausted.
+    ///
+    /// # Errors
+    /// The reason why this system has no such pages.
+    fn allocate_huge(&mut self, bytes: usize) -> Result<Option<Block>, Reason> {
+        Ok(self.allocate(bytes))
+    }
+
     /// Allocates `bytes` of memory that is zero and mapped in pages of 4 KiB; `None` if memory is exhausted.
     fn allocate_zeroed(&mut self, _bytes: usize) -> Option<Block> {
         None
@@ -121,8 +130,7 @@ pub trait System {
     /// Releases a block.
     ///
     /// # Safety
-    /// `block` was returned by [`Self::allocate`] or [`Self::allocate_zeroed`] of this system, is not released yet, and its
-    /// memory is no longer used.
+    /// `block` was returned by an allocation of this system, is not released yet, and its memory is no longer used.
     unsafe fn release(&mut self, block: Block);
 
     /// Sleeps until a timer, set about `ticks` ahead, expires.

@@ -4,7 +4,7 @@ use crate::launch::FinishedLaunch;
 use std::hash::{BuildHasher, RandomState};
 use std::iter::repeat_n;
 use std::time::Duration;
-use trapline_abi::{Job, Op};
+use trapline_abi::{Job, Op, OpSet};
 use trapline_host::{Error, Facts, GuestImage, Limits};
 use trapline_model::{Clock, Conditions, EnvironmentId, GuestConfig, Scheduling, Unavailable};
 use trapline_protocol::Window;
@@ -72,15 +72,13 @@ impl Work {
     }
 }
 
-/// Splits off the operation whose device adds instructions to others: its launch is one of its own, behind theirs.
+/// Splits off the operations that are measured apart: each has a launch of its own, behind that of the others.
 fn separated(job: Job) -> impl Iterator<Item = Job> {
-    let others = job.run - Op::Doorbell;
-    let has_both = job.selects(Op::Doorbell) && !others.is_empty();
-    let first = if has_both { others } else { job.run };
-    let runs = [Some(first), has_both.then_some(Op::Doorbell.into())];
-    runs.into_iter()
-        .flatten()
-        .map(move |run| Job { run, ..job })
+    let others = job.run - OpSet::APART;
+    let apart = (job.run & OpSet::APART).iter().map(OpSet::from);
+    let first = (!others.is_empty() || job.run.is_empty()).then_some(others);
+    let runs: Vec<OpSet> = first.into_iter().chain(apart).collect();
+    runs.into_iter().map(move |run| Job { run, ..job })
 }
 
 /// A guest. Methods are called in the order of their definition, from one thread: guests die with the

@@ -118,10 +118,9 @@ pub fn selection(name: &str) -> Result<Selection, UnknownName> {
     })
 }
 
-/// Returns the operations that the name of a workload selects: all but the one that needs a launch of its own, which only
-/// its own name selects.
+/// Returns the operations that the name of a workload selects.
 pub fn selected_by(workload: Workload) -> OpSet {
-    workload.set() - Op::Doorbell
+    workload.set() - OpSet::APART
 }
 
 /// Returns the operations of a list like `basic,exits/port-out`.
@@ -252,7 +251,7 @@ mod tests {
         assert!(!operations("exits").unwrap().contains(Op::Doorbell));
         assert_eq!(
             describe(OpSet::ALL),
-            "basic,system,stream,memory,exits,exits/doorbell,boot,irq,populate,block,files,net,ipc,smp"
+            "basic,basic/first-touch-2m,system,stream,memory,exits,exits/doorbell,boot,irq,populate,block,files,net,ipc,smp"
         );
         assert_eq!(describe(OpSet::EMPTY), "");
     }

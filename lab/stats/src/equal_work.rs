@@ -143,7 +143,9 @@ fn other_mechanism(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> 
         Op::Calloc64k | Op::Calloc1m => {
             "calloc is the image's allocator, mmap with MAP_POPULATE in Linux"
         }
-        Op::FirstTouch4k => "first-touch-4k is a page fault in Linux, none in the image itself",
+        Op::FirstTouch4k | Op::FirstTouch2m => {
+            "a first touch is a page fault in Linux, none in the image itself"
+        }
         Op::TimerWake => {
             "timer-wake is hlt and an interrupt in the image, a sleeping thread in Linux"
         }

@@ -22,6 +22,10 @@ impl OpSet {
     /// The set of all operations.
     pub const ALL: OpSet = OpSet::of(&Op::ALL);
 
+    /// The operations that are measured apart from others, in launches of their own, because they change what others cost: a
+    /// second device, huge pages. Only their own names select them.
+    pub const APART: OpSet = OpSet::of(&[Op::Doorbell, Op::FirstTouch2m]);
+
     /// Creates a set, also in constants, where operators are not available.
     pub const fn of(mut ops: &[Op]) -> OpSet {
         let mut words = [0; 4];

@@ -31,9 +31,10 @@ pub fn check_cache(files: &mut dyn Files, file: u32) -> Result<(), Failure> {
     files.empty_cache(file).map_err(Failure::Skip)?;
     let before = files.cache_counts().map_err(Failure::Skip)?;
     files.read(file, 0, &mut [0])?;
-    match files.cache_counts()?.fetched > before.fetched {
-        true => Ok(()),
-        false => Err(Failure::Skip(NEVER_COLD)),
+    if files.cache_counts()?.fetched > before.fetched {
+        Ok(())
+    } else {
+        Err(Failure::Skip(NEVER_COLD))
     }
 }
 

@@ -101,9 +101,10 @@ impl Run<'_> {
                 )?;
                 if self.series.exceeds_buffer() {
                     let file = self.series.file(call);
-                    let is_right = match verifies {
-                        true => file.holds(offset, part),
-                        false => file.is_stamped(offset, part),
+                    let is_right = if verifies {
+                        file.holds(offset, part)
+                    } else {
+                        file.is_stamped(offset, part)
                     };
                     ensure(is_right, WRONG)?;
                 }
@@ -151,12 +152,13 @@ impl Run<'_> {
 /// # Errors
 /// A warm operation has read from the disk, or a cold one has not read everything from it.
 fn check(difference: &CacheCounts, series: &Series) -> Result<(), Reason> {
-    match series.cold {
-        true => check_cold(
+    if series.cold {
+        check_cold(
             difference,
             series.pages(),
             "a cold read was not from the disk",
-        ),
-        false => ensure(difference.fetched == 0, "a warm read was from the disk"),
+        )
+    } else {
+        ensure(difference.fetched == 0, "a warm read was from the disk")
     }
 }

@@ -128,9 +128,10 @@ impl Series {
 
     /// Returns the number of samples of a job with this number of batches.
     pub fn samples(&self, batches: u32) -> u32 {
-        match self.exceeds_buffer() {
-            true => batches.min(LARGE_PASSES),
-            false => batches,
+        if self.exceeds_buffer() {
+            batches.min(LARGE_PASSES)
+        } else {
+            batches
         }
     }
 

@@ -22,7 +22,7 @@ fn every_operation_is_run_and_succeeds() {
 }
 
 /// Defects with an operation that detects each.
-const DETECTED: [(Defect, &str); 77] = [
+const DETECTED: [(Defect, &str); 78] = [
     (Defect::ForgetScratch, "exits/port-out"),
     (Defect::ForgetScratch, "exits/port-in"),
     (Defect::WrongMagic, "exits/mmio-read"),
@@ -45,6 +45,7 @@ const DETECTED: [(Defect, &str); 77] = [
     (Defect::WakeEarly, "exits/timer-wake"),
     (Defect::NoMemory, "basic/malloc-1m"),
     (Defect::NoMemory, "basic/first-touch-4k"),
+    (Defect::NoMemory, "basic/first-touch-2m"),
     (Defect::NoMemory, "basic/calloc-64k"),
     (Defect::UsedPages, "basic/calloc-64k"),
     (Defect::UsedMemory, "basic/calloc-1m"),
@@ -208,6 +209,7 @@ fn the_checksum_depends_on_the_work_of_a_batch() {
     assert_ne!(check("stream/triad"), check("stream/add"));
     // Pages; a budget decides the number of batches.
     assert_eq!(check("basic/first-touch-4k"), "256");
+    assert_eq!(check("basic/first-touch-2m"), "1");
 }
 
 #[test]

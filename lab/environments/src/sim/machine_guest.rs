@@ -7,7 +7,7 @@ use crate::environment::{Guest, SampleSink, Work};
 use crate::recording::record_path;
 use std::iter::repeat_n;
 use std::time::Duration;
-use trapline_abi::Job;
+use trapline_abi::{Job, Op};
 use trapline_host::process::Process;
 use trapline_host::{Error, Facts, Limits};
 use trapline_model::guest_config::{ControlGroup, HugePages, Paging};
@@ -23,6 +23,12 @@ use trapline_sim::settings::Settings;
 
 /// A machine with Linux that runs scripts.
 pub trait ScriptMachine {
+    /// Returns whether the machine gives the memory of guests with `contents` pages of 4 KiB, except for operations on huge
+    /// pages.
+    fn has_small_pages(&self, _contents: &dyn Contents) -> bool {
+        false
+    }
+
     /// Prepares the machine with `contents` to run `script`. Returns facts about it.
     ///
     /// # Errors
@@ -72,16 +78,28 @@ impl MachineGuest {
 }
 
 /// Returns the script that runs each job of `work` in all of its guests, the first of which is `first`.
-fn script(contents: &dyn Contents, first: Option<&Job>, work: &Work) -> Result<Script, Error> {
+fn script(
+    contents: &dyn Contents,
+    first: Option<&Job>,
+    work: &Work,
+    has_small_pages: bool,
+) -> Result<Script, Error> {
     let mut script = Script::default();
     loads::prepare(&mut script, contents, work, first)?;
     for job in &work.jobs() {
+        let needs_huge_pages = has_small_pages && job.selects(Op::FirstTouch2m);
+        if needs_huge_pages {
+            script.file(HUGE_PAGES, HugePages::Always.name());
+        }
         script.allow(job);
         if work.guests > 1 {
             script.together(work.guests);
         }
         for _ in 0..work.guests {
             contents.launch(&mut script, job);
+        }
+        if needs_huge_pages {
+            script.file(HUGE_PAGES, HugePages::Never.name());
         }
     }
     Ok(script)
@@ -93,7 +111,8 @@ impl Guest for MachineGuest {
         let jobs = jobs.flat_map(|job| repeat_n(job, work.guests as usize));
         self.jobs = jobs.collect();
         let contents = self.contents.as_ref();
-        let script = script(contents, self.jobs.first(), work)?;
+        let has_small_pages = self.machine.has_small_pages(contents);
+        let script = script(contents, self.jobs.first(), work, has_small_pages)?;
         self.facts = self.machine.prepare(contents, &script, limits)?;
         Ok(())
     }
@@ -143,13 +162,17 @@ pub fn machine(
         base,
         contents.memory_mib(guest),
         &mut |archive, script| {
-            if guest.small_pages && contents.has_small_pages() {
+            if has_small_pages(guest, contents) {
                 script.file(HUGE_PAGES, HugePages::Never.name());
             }
             contents.prepare(script);
             contents.add_to(archive)
         },
     )
+}
+
+fn has_small_pages(guest: &GuestConfig, contents: &dyn Contents) -> bool {
+    guest.small_pages && contents.has_small_pages()
 }
 
 /// Returns the machine with the settings of its kernel and of KVM. Several guests run long enough for its kernel to draw
@@ -198,6 +221,10 @@ impl SimLinuxMachine {
 }
 
 impl ScriptMachine for SimLinuxMachine {
+    fn has_small_pages(&self, contents: &dyn Contents) -> bool {
+        has_small_pages(&self.guest, contents)
+    }
+
     fn prepare(
         &mut self,
         contents: &dyn Contents,

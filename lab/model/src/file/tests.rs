@@ -1,6 +1,6 @@
 use super::*;
 use expect_test::expect;
-use trapline_abi::{Op, Workload};
+use trapline_abi::{Op, OpSet, Workload};
 
 const WHOLE: &str = r#"
 about = "everything that can be written"
@@ -38,7 +38,10 @@ fn a_plan_is_read_whole() {
         "kvm/linux:cpus=2,memory=1024M",
     ];
     assert_eq!(names, expected);
-    assert_eq!(study.operations, Workload::Basic.set() | Op::PortOut);
+    assert_eq!(
+        study.operations,
+        (Workload::Basic.set() - OpSet::APART) | Op::PortOut
+    );
     assert_eq!(study.named, Op::PortOut.into());
     assert_eq!(
         (study.preset, study.boots, study.seed),

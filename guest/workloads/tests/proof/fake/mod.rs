@@ -79,6 +79,18 @@ pub const SLOW: u64 = 10_000_000;
 /// More expiries than in one window.
 pub const EXPIRIES: u64 = 1030;
 
+/// Page of memory.
+#[derive(Clone, Copy)]
+#[repr(C, align(4096))]
+pub struct Page([u128; 256]);
+
+impl Page {
+    /// Returns pages of at least `bytes` in total, each word `filling`.
+    pub fn filled(bytes: usize, filling: u128) -> Vec<Page> {
+        vec![Page([filling; 256]); bytes.div_ceil(size_of::<Page>())]
+    }
+}
+
 pub struct Fake {
     pub defect: Defect,
     pub records: Vec<String>,
@@ -93,8 +105,8 @@ pub struct Fake {
     pub events: u64,
     pub pids: u32,
     pub turns: u64,
-    pub blocks: Vec<Vec<u128>>,
-    pub released: Vec<Vec<u128>>,
+    pub blocks: Vec<Vec<Page>>,
+    pub released: Vec<Vec<Page>>,
     pub region: Option<Vec<u128>>,
     pub begun: bool,
     pub answers: u64,
@@ -143,8 +155,8 @@ impl Fake {
     }
 
     /// Returns `memory` as an allocated block.
-    pub fn hold(&mut self, memory: Vec<u128>) -> Option<Block> {
-        let length = memory.len() * size_of::<u128>();
+    pub fn hold(&mut self, memory: Vec<Page>) -> Option<Block> {
+        let length = memory.len() * size_of::<Page>();
         self.blocks.push(memory);
         let start = NonNull::new(self.blocks.last_mut()?.as_mut_ptr().cast())?;
         Some(Block { start, length })

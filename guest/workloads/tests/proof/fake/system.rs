@@ -1,7 +1,7 @@
 //! Services of the fake kernel.
 
 use super::cpus::{NoThread, Threads};
-use super::{Defect, Fake, SLOW};
+use super::{Defect, Fake, Page, SLOW};
 use std::fmt;
 use std::ptr::NonNull;
 use trapline_abi::block::{DiskRequest, Transfer};
@@ -78,7 +78,7 @@ impl System for Fake {
             return None;
         }
         let filling = u128::from(self.defect == Defect::UsedPages);
-        self.hold(vec![filling; bytes.div_ceil(16)])
+        self.hold(Page::filled(bytes, filling))
     }
     fn allocate_zeroed(&mut self, bytes: usize) -> Option<Block> {
         match self.released.pop() {
