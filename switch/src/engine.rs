@@ -378,9 +378,10 @@ impl Engine {
         if source.is_invalid_source() {
             return counters.drop(Reason::Source);
         }
-        let learnt = match self.policies[port].permits(source) {
-            true => self.table.learn(source, port, self.now),
-            false => Learnt::OfOther,
+        let learnt = if self.policies[port].permits(source) {
+            self.table.learn(source, port, self.now)
+        } else {
+            Learnt::OfOther
         };
         self.copy_to_mirror(port, header, segments, frame.length);
         let counters = &self.handle.counters[port];
@@ -392,9 +393,10 @@ impl Engine {
         if destination.is_link_local() {
             return counters.drop(Reason::LinkLocal);
         }
-        let found = match destination.is_group() {
-            true => None,
-            false => self.table.port(destination, self.now),
+        let found = if destination.is_group() {
+            None
+        } else {
+            self.table.port(destination, self.now)
         };
         match found {
             Some(found) if found == port => counters.drop(Reason::SamePort),

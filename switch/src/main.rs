@@ -190,9 +190,10 @@ fn run(options: &Options) -> Result<(), String> {
         engine.add_tap(first_tap + index, tap).map_err(text)?;
     }
     sandbox::enter().map_err(|error| format!("cannot enter the sandbox: {error}"))?;
-    let wait = match options.poll {
-        true => Wait::Poll,
-        false => Wait::Sleep(Duration::from_micros(options.sleep_after)),
+    let wait = if options.poll {
+        Wait::Poll
+    } else {
+        Wait::Sleep(Duration::from_micros(options.sleep_after))
     };
     engine.run(wait)
 }

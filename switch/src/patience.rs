@@ -95,12 +95,13 @@ impl Patience {
             return Ok(());
         }
         let is_over = |(count, time)| debt.count >= count && debt.time >= time;
-        match cost > LONG && LIMITS.into_iter().any(is_over) {
-            true => Err(Exhausted {
+        if cost > LONG && LIMITS.into_iter().any(is_over) {
+            Err(Exhausted {
                 cost,
                 rest: debt.time * SHARE,
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 }

@@ -201,9 +201,10 @@ impl Session {
     /// Checks that a file is an event: a call that waits for another one, or closes it, may never return.
     fn event(&self, file: Option<File>) -> Result<Option<File>> {
         let is_event = |file: &File| self.handle.notifier.is_event(file);
-        match file.as_ref().is_none_or(is_event) {
-            true => Ok(file),
-            false => Err(Error::InvalidParam),
+        if file.as_ref().is_none_or(is_event) {
+            Ok(file)
+        } else {
+            Err(Error::InvalidParam)
         }
     }
 

@@ -77,16 +77,17 @@ impl Work {
     #[inline]
     pub fn received(&mut self, port: usize, index: usize) -> &mut [u64; 2] {
         let is_it = |it: &Touched| (it.port, it.index) == (port, index);
-        let found = match self.touched.last().is_some_and(is_it) {
-            true => self.touched.len() - 1,
-            false => self.touched.iter().position(is_it).unwrap_or_else(|| {
+        let found = if self.touched.last().is_some_and(is_it) {
+            self.touched.len() - 1
+        } else {
+            self.touched.iter().position(is_it).unwrap_or_else(|| {
                 self.touched.push(Touched {
                     port,
                     index,
                     received: [0; 2],
                 });
                 self.touched.len() - 1
-            }),
+            })
         };
         &mut self.touched[found].received
     }

@@ -61,9 +61,10 @@ impl Guest {
 
     /// Takes and returns what a queue of random descriptors has. Returns the number of buffers.
     fn exercise(&mut self, is_packed: bool, random: &mut Random) -> u64 {
-        let [driver, device, _] = match is_packed {
-            true => PackedDriver::layout(SIZE),
-            false => SplitDriver::layout(SIZE),
+        let [driver, device, _] = if is_packed {
+            PackedDriver::layout(SIZE)
+        } else {
+            SplitDriver::layout(SIZE)
         };
         let at = Addresses {
             descriptors: 0,
@@ -78,18 +79,17 @@ impl Guest {
         for index in 0..3 {
             self.descriptor(table + 16 * index, random);
         }
-        let mut ring = match is_packed {
-            true => Ring::Packed(Packed::new(&self.memory, SIZE.into(), &at, 0x8000).unwrap()),
-            false => {
-                self.write(driver + 2, random.interesting(u64::from(SIZE) + 1) as u16);
-                for slot in 0..u64::from(SIZE) {
-                    self.write(
-                        driver + 4 + 2 * slot,
-                        random.interesting(SIZE.into()) as u16,
-                    );
-                }
-                Ring::Split(Split::new(&self.memory, SIZE.into(), &at, 0, true).unwrap())
+        let mut ring = if is_packed {
+            Ring::Packed(Packed::new(&self.memory, SIZE.into(), &at, 0x8000).unwrap())
+        } else {
+            self.write(driver + 2, random.interesting(u64::from(SIZE) + 1) as u16);
+            for slot in 0..u64::from(SIZE) {
+                self.write(
+                    driver + 4 + 2 * slot,
+                    random.interesting(SIZE.into()) as u16,
+                );
             }
+            Ring::Split(Split::new(&self.memory, SIZE.into(), &at, 0, true).unwrap())
         };
         let direction = match random.below(2) {
             0 => Direction::Readable,

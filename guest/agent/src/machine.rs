@@ -81,9 +81,10 @@ impl GuestMachine {
             out8(SERIAL_SCRATCH, value);
             in8(SERIAL_SCRATCH) == value
         };
-        match keeps(0x55) && keeps(0xaa) {
-            true => Ok(()),
-            false => Err(NO_SCRATCH),
+        if keeps(0x55) && keeps(0xaa) {
+            Ok(())
+        } else {
+            Err(NO_SCRATCH)
         }
     }
 

@@ -33,9 +33,10 @@ impl Connections {
     /// # Errors
     /// The card, the device or the peer is missing.
     pub fn open(&mut self, job: &Job, exchange: Exchange) -> Result<(), Reason> {
-        let failure = match exchange.is_over_vsock() {
-            true => opened(&mut self.vsock, "no vsock", || Vsock::open(job)),
-            false => opened(&mut self.network, "no network", || Network::open(job)),
+        let failure = if exchange.is_over_vsock() {
+            opened(&mut self.vsock, "no vsock", || Vsock::open(job))
+        } else {
+            opened(&mut self.network, "no network", || Network::open(job))
         };
         failure.map_or(Ok(()), Err)
     }
@@ -239,9 +240,10 @@ pub fn open_link() -> Result<Sender<PacketSocket>, Reason> {
     let open = || {
         drivers::prepare().map_err(io::Error::other)?;
         interface::disable_ipv6();
-        let card = match Path::new("/sys/class/net").join(SECOND_CARD).exists() {
-            true => SECOND_CARD,
-            false => CARD,
+        let card = if Path::new("/sys/class/net").join(SECOND_CARD).exists() {
+            SECOND_CARD
+        } else {
+            CARD
         };
         interface::enable(card)?;
         interface::wait_for_link(card)?;

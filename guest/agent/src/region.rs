@@ -25,9 +25,10 @@ impl Region {
         let length = usize::try_from(request.bytes()).map_err(|_| TOO_MUCH)?;
         let alignment = if request.huge { HUGE } else { 0 };
         let region = Self::map(length, alignment).ok_or(TOO_MUCH)?;
-        let pages = match request.huge {
-            true => libc::MADV_HUGEPAGE,
-            false => libc::MADV_NOHUGEPAGE,
+        let pages = if request.huge {
+            libc::MADV_HUGEPAGE
+        } else {
+            libc::MADV_NOHUGEPAGE
         };
         // A kernel without huge pages refuses MADV_NOHUGEPAGE, which is harmless.
         if region.advise(pages).is_err() && request.huge {

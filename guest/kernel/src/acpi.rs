@@ -61,9 +61,10 @@ pub fn find(memory: &impl Physical, rsdp: u64) -> Option<PowerOff> {
         address => address,
     };
     let fadt = fadt(memory, rsdp)?;
-    let extended = match fadt.has(FADT_X_DSDT, 8) {
-        true => number(memory, fadt.start + FADT_X_DSDT, 8)?,
-        false => 0,
+    let extended = if fadt.has(FADT_X_DSDT, 8) {
+        number(memory, fadt.start + FADT_X_DSDT, 8)?
+    } else {
+        0
     };
     let dsdt = match extended {
         0 => number(memory, fadt.start + FADT_DSDT, 4)?,

@@ -46,15 +46,16 @@ impl HypercallInstruction {
         // SAFETY: the probes follow the calling convention; an unknown call has no effect, and
         // vectors.s handles an undefined instruction.
         let (instruction, answered) = unsafe {
-            match intel {
-                true => (
+            if intel {
+                (
                     HypercallInstruction::Vmcall,
                     trapline_probe_vmcall(HYPERCALL_UNKNOWN),
-                ),
-                false => (
+                )
+            } else {
+                (
                     HypercallInstruction::Vmmcall,
                     trapline_probe_vmmcall(HYPERCALL_UNKNOWN),
-                ),
+                )
             }
         };
         match answered {

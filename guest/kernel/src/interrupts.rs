@@ -323,9 +323,10 @@ impl Timer {
 /// # Errors
 /// The machine does not have the port.
 pub fn can_halt(idle_port: bool) -> Result<(), Reason> {
-    match ring() == 0 || idle_port {
-        true => Ok(()),
-        false => Err("ring 3 cannot halt, and the machine has no port for it"),
+    if ring() == 0 || idle_port {
+        Ok(())
+    } else {
+        Err("ring 3 cannot halt, and the machine has no port for it")
     }
 }
 

@@ -157,9 +157,10 @@ pub fn open(
     };
     let found = bases.structures()?;
     config.write16(function, COMMAND, command | MEMORY_SPACE | BUS_MASTER);
-    match found.common != 0 && found.notify.0 != 0 {
-        true => Ok(found),
-        false => Err(LEGACY),
+    if found.common != 0 && found.notify.0 != 0 {
+        Ok(found)
+    } else {
+        Err(LEGACY)
     }
 }
 
@@ -241,9 +242,10 @@ impl<C: Config> Bases<'_, C> {
             None => self.range(base)?,
         };
         self.known[usize::from(base)] = Some((start, size));
-        match offset + length <= size && offset.is_multiple_of(4) {
-            true => Ok(start + offset),
-            false => Err(INVALID),
+        if offset + length <= size && offset.is_multiple_of(4) {
+            Ok(start + offset)
+        } else {
+            Err(INVALID)
         }
     }
 
@@ -258,9 +260,12 @@ impl<C: Config> Bases<'_, C> {
         let address = self.address(register, is_wide);
         let size = self.size(register, is_wide);
         let end = address.checked_add(size).filter(|_| address != 0);
-        let mapped = end.and_then(|end| match end <= FOUR_GIB {
-            true => Some(address),
-            false => self.config.map(address..end),
+        let mapped = end.and_then(|end| {
+            if end <= FOUR_GIB {
+                Some(address)
+            } else {
+                self.config.map(address..end)
+            }
         });
         if let Some(mapped) = mapped {
             self.set(register, address, is_wide);
@@ -268,9 +273,10 @@ impl<C: Config> Bases<'_, C> {
         }
         let assigned = self.assign(size)?;
         self.set(register, assigned, is_wide);
-        match self.address(register, is_wide) == assigned {
-            true => Ok((assigned, size)),
-            false => Err(UNREACHABLE),
+        if self.address(register, is_wide) == assigned {
+            Ok((assigned, size))
+        } else {
+            Err(UNREACHABLE)
         }
     }
 
@@ -284,9 +290,10 @@ impl<C: Config> Bases<'_, C> {
     fn size(&self, register: u8, is_wide: bool) -> u64 {
         self.set(register, u64::MAX, is_wide);
         let low = self.read(register) & !FLAGS;
-        let high = match is_wide {
-            true => self.read(register + 4),
-            false => u32::MAX,
+        let high = if is_wide {
+            self.read(register + 4)
+        } else {
+            u32::MAX
         };
         let mask = u64::from(high) << 32 | u64::from(low);
         match low | if is_wide { high } else { 0 } {

@@ -100,9 +100,10 @@ impl Kernel {
     /// Returns the stores that zero memory.
     #[inline(always)]
     fn stores(&self) -> Stores {
-        match self.zeroing.is_non_temporal() {
-            true => Stores::NonTemporal,
-            false => Stores::Ordinary,
+        if self.zeroing.is_non_temporal() {
+            Stores::NonTemporal
+        } else {
+            Stores::Ordinary
         }
     }
 
@@ -230,9 +231,10 @@ impl System for Kernel {
     }
 
     fn zero_while_idle(&mut self, bytes: usize) -> u64 {
-        match self.zeroing.is_idle() {
-            true => memory::zero_ahead(bytes, self.stores()),
-            false => 0,
+        if self.zeroing.is_idle() {
+            memory::zero_ahead(bytes, self.stores())
+        } else {
+            0
         }
     }
 

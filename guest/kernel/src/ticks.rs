@@ -120,9 +120,10 @@ impl<'a> ApicTimer<'a> {
     /// Configures the timer.
     pub fn open(apic: &'a Apic, timer: &'a Timer) -> Self {
         let by_deadline = has_deadline();
-        match by_deadline {
-            true => apic.use_deadline(TICK_VECTOR),
-            false => apic.use_count(TICK_VECTOR),
+        if by_deadline {
+            apic.use_deadline(TICK_VECTOR)
+        } else {
+            apic.use_count(TICK_VECTOR)
         }
         Self {
             apic,
@@ -217,9 +218,10 @@ impl Page {
 /// # Errors
 /// It has none.
 pub fn find_ticker(ports: bool) -> Result<(), Reason> {
-    match ports && in32(TICKER) == TICKER_PRESENT {
-        true => Ok(()),
-        false => Err("the VMM has no timer for its guest"),
+    if ports && in32(TICKER) == TICKER_PRESENT {
+        Ok(())
+    } else {
+        Err("the VMM has no timer for its guest")
     }
 }
 

@@ -199,9 +199,10 @@ impl Peer {
         create: impl FnOnce(u64) -> io::Result<File>,
     ) -> Result<Self, PeerError> {
         let size = u64::from(setup.size);
-        let [_, _, queue] = match setup.is_packed {
-            true => PackedDriver::layout(setup.size),
-            false => SplitDriver::layout(setup.size),
+        let [_, _, queue] = if setup.is_packed {
+            PackedDriver::layout(setup.size)
+        } else {
+            SplitDriver::layout(setup.size)
         };
         let queue = queue.next_multiple_of(4096);
         let buffers = size * u64::from(BUFFER);
@@ -214,9 +215,10 @@ impl Peer {
             // SAFETY: all queues and then all buffers lie in the mapping, page by page. The driver is dropped before it.
             let (driver, first) = unsafe {
                 let start = memory.add(index * queue as usize);
-                let driver = match setup.is_packed {
-                    true => Either::Packed(PackedDriver::new(start, setup.size)),
-                    false => Either::Split(SplitDriver::new(start, setup.size)),
+                let driver = if setup.is_packed {
+                    Either::Packed(PackedDriver::new(start, setup.size))
+                } else {
+                    Either::Split(SplitDriver::new(start, setup.size))
                 };
                 (driver, memory.add(offset as usize))
             };
@@ -285,9 +287,10 @@ impl Peer {
                 _ => drop(frontend.add_mem_region(&region)?),
             }
         }
-        let [driver, device, _] = match setup.is_packed {
-            true => PackedDriver::layout(setup.size),
-            false => SplitDriver::layout(setup.size),
+        let [driver, device, _] = if setup.is_packed {
+            PackedDriver::layout(setup.size)
+        } else {
+            SplitDriver::layout(setup.size)
         };
         let base = if setup.is_packed { 0x8000 } else { 0 };
         for (index, side) in self.queues.iter().enumerate() {

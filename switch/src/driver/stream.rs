@@ -207,9 +207,10 @@ impl Stream {
     pub fn send(&mut self, sender: &mut impl Endpoint) {
         let (most, due) = match self.load {
             Load::Maximum => {
-                let on_their_way = match self.is_half {
-                    true => sender.unsent() as u64,
-                    false => self.on_their_way(),
+                let on_their_way = if self.is_half {
+                    sender.unsent() as u64
+                } else {
+                    self.on_their_way()
                 };
                 (self.window.saturating_sub(on_their_way), 0.0)
             }

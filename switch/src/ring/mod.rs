@@ -131,9 +131,10 @@ impl Chain {
     /// Returns its segments.
     #[inline(always)]
     pub fn of<'a>(&'a self, segments: &'a [Segment]) -> &'a [Segment] {
-        match self.first == self.end {
-            true => std::slice::from_ref(&self.only),
-            false => &segments[self.first as usize..self.end as usize],
+        if self.first == self.end {
+            std::slice::from_ref(&self.only)
+        } else {
+            &segments[self.first as usize..self.end as usize]
         }
     }
 }
@@ -159,9 +160,10 @@ impl Guest<'_> {
             0 => Direction::Readable,
             _ => Direction::Writable,
         };
-        match direction == self.direction {
-            true => Ok(()),
-            false => Err(Fault::Direction),
+        if direction == self.direction {
+            Ok(())
+        } else {
+            Err(Fault::Direction)
         }
     }
 
@@ -263,13 +265,12 @@ pub(crate) unsafe fn read_once(at: NonNull<Descriptor>) -> Descriptor {
     let at = at.as_ptr().cast::<u64>();
     // SAFETY: two words, which the driver may write at the same time.
     let [low, high] = unsafe {
-        match at.is_aligned() {
-            true => [0, 1].map(|index| AtomicU64::from_ptr(at.add(index)).load(Ordering::Relaxed)),
-            false => {
-                let bytes = at.cast::<[u8; 16]>().read_volatile();
-                let words = u128::from_ne_bytes(bytes);
-                [words as u64, (words >> 64) as u64]
-            }
+        if at.is_aligned() {
+            [0, 1].map(|index| AtomicU64::from_ptr(at.add(index)).load(Ordering::Relaxed))
+        } else {
+            let bytes = at.cast::<[u8; 16]>().read_volatile();
+            let words = u128::from_ne_bytes(bytes);
+            [words as u64, (words >> 64) as u64]
         }
     };
     let (low, high) = (u64::from_le(low), u64::from_le(high));

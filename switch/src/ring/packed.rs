@@ -27,14 +27,13 @@ impl Position {
     #[inline]
     fn advance(&mut self, count: u16, size: u16) {
         let index = u32::from(self.index) + u32::from(count);
-        match index >= size.into() {
-            true => {
-                *self = Self {
-                    index: (index - u32::from(size)) as u16,
-                    wrap: !self.wrap,
-                }
+        if index >= size.into() {
+            *self = Self {
+                index: (index - u32::from(size)) as u16,
+                wrap: !self.wrap,
             }
-            false => self.index = index as u16,
+        } else {
+            self.index = index as u16
         }
     }
 

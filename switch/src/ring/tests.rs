@@ -32,18 +32,20 @@ impl Setup {
             offset: 0,
         };
         let memory = Memory::new(&[(spec, file.try_clone().unwrap())]).unwrap();
-        let [driver, device, _] = match is_packed {
-            true => PackedDriver::layout(SIZE),
-            false => SplitDriver::layout(SIZE),
+        let [driver, device, _] = if is_packed {
+            PackedDriver::layout(SIZE)
+        } else {
+            SplitDriver::layout(SIZE)
         };
         let at = Addresses {
             descriptors: 0,
             driver,
             device,
         };
-        let ring = match is_packed {
-            true => Ring::Packed(Packed::new(&memory, SIZE.into(), &at, 0x8000).unwrap()),
-            false => Ring::Split(Split::new(&memory, SIZE.into(), &at, 0, false).unwrap()),
+        let ring = if is_packed {
+            Ring::Packed(Packed::new(&memory, SIZE.into(), &at, 0x8000).unwrap())
+        } else {
+            Ring::Split(Split::new(&memory, SIZE.into(), &at, 0, false).unwrap())
         };
         Self {
             file,
@@ -58,9 +60,10 @@ impl Setup {
         let start = self.memory.user(0, LENGTH, 16).unwrap();
         // SAFETY: the queue is at the start of memory that lives longer than the driver.
         unsafe {
-            match self.is_packed {
-                true => Box::new(PackedDriver::new(start, SIZE)),
-                false => Box::new(SplitDriver::new(start, SIZE)),
+            if self.is_packed {
+                Box::new(PackedDriver::new(start, SIZE))
+            } else {
+                Box::new(SplitDriver::new(start, SIZE))
             }
         }
     }
@@ -159,18 +162,20 @@ fn ring_continues_at_its_base() {
             driver.next().unwrap();
         }
         let base = setup.ring.base();
-        let [available, device, _] = match is_packed {
-            true => PackedDriver::layout(SIZE),
-            false => SplitDriver::layout(SIZE),
+        let [available, device, _] = if is_packed {
+            PackedDriver::layout(SIZE)
+        } else {
+            SplitDriver::layout(SIZE)
         };
         let at = Addresses {
             descriptors: 0,
             driver: available,
             device,
         };
-        setup.ring = match is_packed {
-            true => Ring::Packed(Packed::new(&setup.memory, SIZE.into(), &at, base).unwrap()),
-            false => Ring::Split(Split::new(&setup.memory, SIZE.into(), &at, base, false).unwrap()),
+        setup.ring = if is_packed {
+            Ring::Packed(Packed::new(&setup.memory, SIZE.into(), &at, base).unwrap())
+        } else {
+            Ring::Split(Split::new(&setup.memory, SIZE.into(), &at, base, false).unwrap())
         };
         assert!(setup.take().unwrap().is_none());
         driver.add(5, GUEST + BUFFERS, 1, false);
@@ -262,18 +267,15 @@ fn indirect_tables_are_read_in_both_formats() {
     for is_packed in [false, true] {
         let mut setup = Setup::new(is_packed);
         let table = GUEST + BUFFERS;
-        match is_packed {
-            false => {
-                setup.split(0, table, 32, INDIRECT, 0);
-                setup.write(BUFFERS, GUEST, 5, NEXT, 1);
-                setup.write(BUFFERS + 16, GUEST + 9, 6, 0, 0);
-                setup.offer(1, &[0]);
-            }
-            true => {
-                setup.write(BUFFERS, GUEST, 5, 0, 0);
-                setup.write(BUFFERS + 16, GUEST + 9, 6, 0, 0);
-                setup.write(0, table, 32, 0, INDIRECT | 1 << 7);
-            }
+        if is_packed {
+            setup.write(BUFFERS, GUEST, 5, 0, 0);
+            setup.write(BUFFERS + 16, GUEST + 9, 6, 0, 0);
+            setup.write(0, table, 32, 0, INDIRECT | 1 << 7);
+        } else {
+            setup.split(0, table, 32, INDIRECT, 0);
+            setup.write(BUFFERS, GUEST, 5, NEXT, 1);
+            setup.write(BUFFERS + 16, GUEST + 9, 6, 0, 0);
+            setup.offer(1, &[0]);
         }
         let chain = setup.take().unwrap().unwrap();
         assert_eq!((chain.length, chain.of(&setup.segments).len()), (11, 2));
@@ -316,12 +318,11 @@ fn exercise(is_packed: bool, bytes: &[u8], positions: &[(u16, u16)]) {
     setup.file.write_all_at(bytes, 0).unwrap();
     let all = setup.memory.user(0, LENGTH, 1).unwrap().as_ptr() as usize;
     for (index, head) in positions {
-        match is_packed {
-            false => setup.offer(*index, &[*head; SIZE as usize]),
-            true => {
-                let at = u64::from(index % SIZE) * 16 + 14;
-                setup.file.write_all_at(&head.to_le_bytes(), at).unwrap();
-            }
+        if is_packed {
+            let at = u64::from(index % SIZE) * 16 + 14;
+            setup.file.write_all_at(&head.to_le_bytes(), at).unwrap();
+        } else {
+            setup.offer(*index, &[*head; SIZE as usize])
         }
         for _ in 0..2 * SIZE {
             match setup.take() {

@@ -151,8 +151,9 @@ pub fn start_error(options: &[&str]) -> String {
 pub fn measure(words: &[&str]) -> Result<Value, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trapline-traffic"));
     let output = command.args(words).output().unwrap();
-    match output.status.success() {
-        true => Ok(serde_json::from_slice(&output.stdout).unwrap()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    if output.status.success() {
+        Ok(serde_json::from_slice(&output.stdout).unwrap())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }

@@ -85,9 +85,10 @@ impl Repository {
         ];
         for (name, there) in is_there {
             let path = self.path().join(name);
-            match there {
-                true => std::fs::write(&path, "").expect("write succeeds"),
-                false => drop(std::fs::remove_file(&path)),
+            if there {
+                std::fs::write(&path, "").expect("write succeeds");
+            } else {
+                drop(std::fs::remove_file(&path));
             }
         }
         self.commit_all(number);
@@ -133,12 +134,12 @@ impl Repository {
         let mut command = self.search("sh build.sh", &[&workload[..], words].concat());
         command.env("PARTS", parts());
         command.env("RECORDINGS", root().join("tests/recordings"));
-        match self.replays {
-            true => command
-                .env("SLOW", self.slow_image())
-                .env("TRAPLINE_REPLAY", "recordings"),
-            false => command.env("SLOW", slow_image()),
-        };
+        if self.replays {
+            command.env("SLOW", self.slow_image());
+            command.env("TRAPLINE_REPLAY", "recordings");
+        } else {
+            command.env("SLOW", slow_image());
+        }
         CommandOutput::from(command.output().expect("program starts"))
     }
 

@@ -334,9 +334,10 @@ fn custom_vmm_has_the_figures_of_the_built_in_one() {
             let difference = (custom / built_in - 1.0).abs();
             assert!(difference < 0.01, "{operation}: {custom} is not {built_in}");
         }
-        let stages: &[&str] = match workload == exits {
-            true => &[],
-            false => &["first-instruction", "main", "first-sample", "exit"],
+        let stages: &[&str] = if workload == exits {
+            &[]
+        } else {
+            &["first-instruction", "main", "first-sample", "exit"]
         };
         for stage in stages {
             assert!(estimate(&json, "sim/custom", stage) > 1e6, "{stage}");

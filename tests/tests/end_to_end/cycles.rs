@@ -30,9 +30,12 @@ fn flushed_data_survives_every_kind_of_end() {
         let place = tempfile::tempdir().expect("temporary directory");
         cycles::run(&parts, &plan, place.path(), &mut |_, _| {})
     };
-    let ran = run().or_else(|why| match why.contains(cycles::HUNG) {
-        true => run(),
-        false => Err(why),
+    let ran = run().or_else(|why| {
+        if why.contains(cycles::HUNG) {
+            run()
+        } else {
+            Err(why)
+        }
     });
     let sum = ran.unwrap_or_else(|why| panic!("{why}"));
     assert_eq!((sum.own, sum.kills, sum.cuts), (3, 2, 1));

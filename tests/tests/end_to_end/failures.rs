@@ -348,9 +348,10 @@ fn missing_or_old_qemu_is_a_skip() {
 
 /// Starts a run of minutes and waits until boots are stored.
 fn start_long_run(place: &Place) -> Child {
-    let environments = match has_qemu("ending a run with QEMU in it") {
-        true => "host,qemu-tcg",
-        false => "host",
+    let environments = if has_qemu("ending a run with QEMU in it") {
+        "host,qemu-tcg"
+    } else {
+        "host"
     };
     let store = place.store();
     let words = [

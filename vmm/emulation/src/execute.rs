@@ -120,9 +120,10 @@ impl Execution {
     /// finished.
     pub fn port_string(string: PortString, length: u64, registers: &impl GuestRegisters) -> Self {
         let (port, address) = (Place::Port(string.port), string.address(registers));
-        let (source, target) = match string.is_write {
-            true => (Place::Memory(address, Access::Read), port),
-            false => (port, Place::Memory(address, Access::Write)),
+        let (source, target) = if string.is_write {
+            (Place::Memory(address, Access::Read), port)
+        } else {
+            (port, Place::Memory(address, Access::Write))
         };
         let kind = Kind::PortString(string);
         Self::of(kind, length, string.size, Some(source), Some(target))
@@ -372,10 +373,13 @@ impl Execution {
                 }
                 next
             }
-            Kind::PortString(string) => match string.advance(registers) {
-                true => next,
-                false => return,
-            },
+            Kind::PortString(string) => {
+                if string.advance(registers) {
+                    next
+                } else {
+                    return;
+                }
+            }
         };
         registers.set_instruction(next);
     }
@@ -384,9 +388,10 @@ impl Execution {
 /// Extends the low `size` bytes of a value to 64 bits.
 pub fn extended(value: u64, size: u8, is_signed: bool) -> u64 {
     let shift = 64 - 8 * u32::from(size);
-    match is_signed {
-        true => ((value << shift) as i64 >> shift) as u64,
-        false => value << shift >> shift,
+    if is_signed {
+        ((value << shift) as i64 >> shift) as u64
+    } else {
+        value << shift >> shift
     }
 }
 

@@ -152,9 +152,10 @@ impl Vm for KvmVm {
     fn track_dirty(&self, at: Gpa, on: bool) -> Result<()> {
         let mut memory = self.shared.memory();
         let there = memory.get_mut(&at).ok_or(Error::NotAttached(at))?;
-        let flags = match on {
-            true => there.flags | KVM_MEM_LOG_DIRTY_PAGES,
-            false => there.flags & !KVM_MEM_LOG_DIRTY_PAGES,
+        let flags = if on {
+            there.flags | KVM_MEM_LOG_DIRTY_PAGES
+        } else {
+            there.flags & !KVM_MEM_LOG_DIRTY_PAGES
         };
         self.shared
             .set_slot(there.slot, at, Some(&there.region), flags)?;

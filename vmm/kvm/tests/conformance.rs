@@ -103,9 +103,10 @@ fn halt_in_guest_requires_the_capability() {
         halt_in_guest: true,
         ..WITH_APIC
     });
-    match Kvm::probe().unwrap().halt_in_guest {
-        true => drop(made.unwrap()),
-        false => assert!(matches!(made.err(), Some(Error::Unsupported(_)))),
+    if Kvm::probe().unwrap().halt_in_guest {
+        drop(made.unwrap())
+    } else {
+        assert!(matches!(made.err(), Some(Error::Unsupported(_))))
     }
 }
 

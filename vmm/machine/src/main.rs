@@ -94,9 +94,10 @@ fn run_ready<V: Vm + Send + 'static>(
         ring,
         ..
     } = ready;
-    let mut devices = match settings.has_devices() {
-        false => None,
-        true => Some(ImageDevices::open(&vm, &memory, settings)?),
+    let mut devices = if settings.has_devices() {
+        Some(ImageDevices::open(&vm, &memory, settings)?)
+    } else {
+        None
     };
     let usage = events.wanted().then(|| MemoryUsage::open(&memory));
     let has_huge_pages = settings.populate.is_some() && has_huge_pages();

@@ -112,9 +112,13 @@ fn is_thread(name: &str) -> bool {
     ];
     KINDS.iter().any(|(kind, numbered)| {
         let rest = name.strip_prefix(kind);
-        rest.is_some_and(|rest| match numbered {
-            true => !rest.is_empty() && rest.bytes().all(|digit| digit.is_ascii_digit()),
-            false => rest.is_empty(),
+        rest.is_some_and(|rest| {
+            let is_number = !rest.is_empty() && rest.bytes().all(|digit| digit.is_ascii_digit());
+            if *numbered {
+                is_number
+            } else {
+                rest.is_empty()
+            }
         })
     })
 }

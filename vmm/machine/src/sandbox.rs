@@ -251,9 +251,10 @@ const fn plant(
 
 /// Returns the position of the subtree, or of the verdict if no bounds are left.
 const fn tree_or_verdict(bounds: &Bounds, tree: usize, from: usize, to: usize) -> usize {
-    match from == to {
-        false => tree,
-        true => bounds.verdict(from),
+    if from == to {
+        bounds.verdict(from)
+    } else {
+        tree
     }
 }
 

@@ -119,9 +119,10 @@ fn root_changes_user_and_root_directory() {
             .args(["--user", "1234:2345", "--chroot"])
             .arg(jail.path());
         let is_image = command.get_args().any(|word| word == "--image");
-        let child = match is_image {
-            true => start(&mut command),
-            false => start_linux(&mut command),
+        let child = if is_image {
+            start(&mut command)
+        } else {
+            start_linux(&mut command)
         };
         let names = ["Uid", "Gid", "Groups", "CapPrm", "CapEff", "CapBnd"];
         let threads = statuses(&child, &names);

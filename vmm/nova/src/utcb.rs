@@ -261,9 +261,10 @@ impl Utcb {
 
     /// Returns the base address of segment `fs` or, second, `gs`.
     pub fn segment_base(&mut self, is_gs: bool) -> &mut u64 {
-        match is_gs {
-            false => &mut self.fs.base,
-            true => &mut self.gs.base,
+        if is_gs {
+            &mut self.gs.base
+        } else {
+            &mut self.fs.base
         }
     }
 }

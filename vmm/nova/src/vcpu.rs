@@ -200,9 +200,10 @@ impl<T: Technology> NovaVcpu<T> {
     /// Records that parts of the message are to be written, and are valid.
     fn replace(&mut self, parts: Parts) {
         self.changed = self.changed.with(parts);
-        self.valid = match self.valid.0 == self.exits {
-            true => (self.exits, self.valid.1.with(parts)),
-            false => (self.exits, parts),
+        self.valid = if self.valid.0 == self.exits {
+            (self.exits, self.valid.1.with(parts))
+        } else {
+            (self.exits, parts)
         };
     }
 
@@ -350,9 +351,10 @@ impl<T: Technology> Vcpu for NovaVcpu<T> {
                 let efer = system.efer & !T::EFER;
                 System { efer, ..system }
             }),
-            activity: whole(RegSet::ACTIVITY).then_some(match self.is_halted {
-                true => Activity::Halted,
-                false => Activity::Running,
+            activity: whole(RegSet::ACTIVITY).then_some(if self.is_halted {
+                Activity::Halted
+            } else {
+                Activity::Running
             }),
         })
     }

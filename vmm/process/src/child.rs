@@ -143,9 +143,10 @@ impl Child {
             ..0 => Err(io::Error::last_os_error()),
             _ => {
                 self.has_ended = true;
-                Ok(Some(match libc::WIFSIGNALED(status) {
-                    true => libc::WTERMSIG(status),
-                    false => libc::WEXITSTATUS(status),
+                Ok(Some(if libc::WIFSIGNALED(status) {
+                    libc::WTERMSIG(status)
+                } else {
+                    libc::WEXITSTATUS(status)
                 }))
             }
         }

@@ -36,9 +36,10 @@ impl Config {
 
     /// Returns the number of processes.
     pub(crate) fn processes(&self) -> usize {
-        match self.crossing.permits_several_processes() {
-            true => self.spaces.clamp(1, MOST_SPACES),
-            false => 1,
+        if self.crossing.permits_several_processes() {
+            self.spaces.clamp(1, MOST_SPACES)
+        } else {
+            1
         }
     }
 

@@ -74,9 +74,10 @@ impl Registers {
 
     /// Returns the flags, with the given interrupt flag.
     pub fn flags_with(&self, interrupts_on: bool) -> u64 {
-        match interrupts_on {
-            true => self.0.eflags | INTERRUPTS_ON,
-            false => self.0.eflags & !INTERRUPTS_ON,
+        if interrupts_on {
+            self.0.eflags | INTERRUPTS_ON
+        } else {
+            self.0.eflags & !INTERRUPTS_ON
         }
     }
 

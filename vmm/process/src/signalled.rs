@@ -276,9 +276,10 @@ impl Signalled {
 
     /// Returns the process that runs.
     fn running(&self) -> usize {
-        match self.switches_itself {
-            true => self.table.current(),
-            false => self.current,
+        if self.switches_itself {
+            self.table.current()
+        } else {
+            self.current
         }
     }
 
@@ -362,9 +363,10 @@ impl Control for Signalled {
     }
 
     fn run(&mut self, guest: &mut GuestState, mode: Mode) -> io::Result<Stop> {
-        let reported = match guest.is_partial {
-            true => self.answer(guest)?,
-            false => self.resume(guest, mode)?,
+        let reported = if guest.is_partial {
+            self.answer(guest)?
+        } else {
+            self.resume(guest, mode)?
         };
         match reported {
             Reported::Ended(status) => Ok(Stop::Ended(status)),

@@ -115,9 +115,10 @@ impl Tracee {
             };
         }
         self.has_ended = true;
-        Stop::Ended(match libc::WIFSIGNALED(status) {
-            true => libc::WTERMSIG(status),
-            false => libc::WEXITSTATUS(status),
+        Stop::Ended(if libc::WIFSIGNALED(status) {
+            libc::WTERMSIG(status)
+        } else {
+            libc::WEXITSTATUS(status)
         })
     }
 

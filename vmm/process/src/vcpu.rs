@@ -121,9 +121,10 @@ impl ProcessVcpu {
             pages,
             mappings,
         } = Started::new(&shared, boot, &registers, config)?;
-        let timer = match has_apic {
-            true => Some(Timer::new(EXPIRY, &shared.lines)?),
-            false => None,
+        let timer = if has_apic {
+            Some(Timer::new(EXPIRY, &shared.lines)?)
+        } else {
+            None
         };
         Ok(Self {
             apic: has_apic.then(|| LocalApic::new(SharedRequests(Arc::clone(&shared.lines)))),
@@ -345,9 +346,10 @@ impl Vcpu for ProcessVcpu {
             state.system = Some(self.cpu.system);
         }
         if which.contains(RegSet::ACTIVITY) {
-            state.activity = Some(match self.is_halted {
-                true => Activity::Halted,
-                false => Activity::Running,
+            state.activity = Some(if self.is_halted {
+                Activity::Halted
+            } else {
+                Activity::Running
             });
         }
         Ok(state)

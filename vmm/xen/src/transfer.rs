@@ -31,9 +31,10 @@ impl Transfer {
     #[inline]
     fn at(&self, first: u64) -> u64 {
         let offset = u64::from(self.element) * u64::from(self.request.size);
-        match self.request.is_downward {
-            false => first.wrapping_add(offset),
-            true => first.wrapping_sub(offset),
+        if self.request.is_downward {
+            first.wrapping_sub(offset)
+        } else {
+            first.wrapping_add(offset)
         }
     }
 
@@ -49,13 +50,12 @@ impl Transfer {
             let size = size as u8;
             return Exit::Read { at, size };
         }
-        let data = match self.request.is_pointer {
-            false => data,
-            true => {
-                let mut bytes = [0; 8];
-                let read = memory.read(self.at(data), &mut bytes[..size as usize]);
-                read.map_or(u64::MAX, |()| u64::from_le_bytes(bytes))
-            }
+        let data = if self.request.is_pointer {
+            let mut bytes = [0; 8];
+            let read = memory.read(self.at(data), &mut bytes[..size as usize]);
+            read.map_or(u64::MAX, |()| u64::from_le_bytes(bytes))
+        } else {
+            data
         };
         let data = data & mask(size);
         let size = size as u8;

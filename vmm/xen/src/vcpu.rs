@@ -141,9 +141,10 @@ impl XenVcpu {
                 }
             }
             // If the guest makes the next request now, the event need not be received, which takes three system calls.
-            match mem::take(&mut self.is_resumed) {
-                true => self.devices.yielding.yield_cpu(),
-                false => self.devices.events.wait()?,
+            if mem::take(&mut self.is_resumed) {
+                self.devices.yielding.yield_cpu()
+            } else {
+                self.devices.events.wait()?
             }
         }
     }

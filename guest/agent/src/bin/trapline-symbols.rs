@@ -45,9 +45,10 @@ fn print_module_symbols() -> io::Result<()> {
     let mut modules = String::new();
     let mut kernel = Sha256::new();
     each_symbol(|line| {
-        match line.ends_with(']') {
-            true => modules.extend([line, "\n"]),
-            false => kernel.update([line.as_bytes(), b"\n"].concat()),
+        if line.ends_with(']') {
+            modules.extend([line, "\n"])
+        } else {
+            kernel.update([line.as_bytes(), b"\n"].concat())
         }
         Ok(())
     })?;

@@ -66,9 +66,10 @@ impl Buffers {
     /// writes to the slot.
     pub fn fill(&mut self, slot: usize, place: u64, generation: u8) {
         let is_large = self.bytes == LARGE as usize;
-        let put = match is_large && self.filled[slot] {
-            true => stamp,
-            false => fill,
+        let put = if is_large && self.filled[slot] {
+            stamp
+        } else {
+            fill
         };
         self.filled[slot] = true;
         let units = units(self.bytes as u32);

@@ -69,13 +69,15 @@ impl Target {
 
     /// Returns names and values that describe the measurement.
     pub fn facts(&self) -> [(&'static str, &'static str); 2] {
-        let cache = match self.direct {
-            true => "none (O_DIRECT)",
-            false => "the kernel's: its file system has no O_DIRECT",
+        let cache = if self.direct {
+            "none (O_DIRECT)"
+        } else {
+            "the kernel's: its file system has no O_DIRECT"
         };
-        let engine = match self.ring {
-            true => "io_uring at depth 32, pread and pwrite at depth 1",
-            false => "32 threads at depth 32, for the kernel has no io_uring; pread and pwrite",
+        let engine = if self.ring {
+            "io_uring at depth 32, pread and pwrite at depth 1"
+        } else {
+            "32 threads at depth 32, for the kernel has no io_uring; pread and pwrite"
         };
         [("cache", cache), ("engine", engine)]
     }

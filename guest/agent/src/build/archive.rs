@@ -85,9 +85,10 @@ impl Entry {
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).mode(self.mode & 0o777);
         let mut file = options.open(path)?;
-        match io::copy(&mut input.take(self.size), &mut file)? == self.size {
-            true => Ok(()),
-            false => Err(bad("it ends within a file")),
+        if io::copy(&mut input.take(self.size), &mut file)? == self.size {
+            Ok(())
+        } else {
+            Err(bad("it ends within a file"))
         }
     }
 }

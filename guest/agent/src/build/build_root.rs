@@ -148,9 +148,10 @@ fn wait(child: libc::pid_t) -> ExitCode {
             break;
         }
     }
-    match libc::WIFEXITED(status) {
-        true => ExitCode::from(libc::WEXITSTATUS(status) as u8),
-        false => ExitCode::FAILURE,
+    if libc::WIFEXITED(status) {
+        ExitCode::from(libc::WEXITSTATUS(status) as u8)
+    } else {
+        ExitCode::FAILURE
     }
 }
 

@@ -50,9 +50,10 @@ fn reset_times_on(device: u64, directory: &Path) -> io::Result<()> {
         if about.dev() != device {
             continue;
         }
-        match about.is_dir() {
-            true => reset_times_on(device, &entry.path())?,
-            false => set_time(&entry.path())?,
+        if about.is_dir() {
+            reset_times_on(device, &entry.path())?
+        } else {
+            set_time(&entry.path())?
         }
     }
     set_time(directory)

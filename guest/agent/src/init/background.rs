@@ -116,9 +116,10 @@ impl Running {
     }
 
     fn check(&self) -> io::Result<()> {
-        match wait_readable(&[self.started.pidfd.as_fd()], 0)? {
-            false => Ok(()),
-            true => Err(self.failure("has exited")),
+        if wait_readable(&[self.started.pidfd.as_fd()], 0)? {
+            Err(self.failure("has exited"))
+        } else {
+            Ok(())
         }
     }
 

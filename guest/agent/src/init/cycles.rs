@@ -117,9 +117,10 @@ fn relay(from: &mut BufReader<impl Read>, wanted: u32) -> io::Result<bool> {
         let text = text.trim_end();
         counted += u32::from(text.starts_with(COUNTS));
         // Marks a line that was cut off.
-        match line.ends_with(b"\n") {
-            true => println!("{text}"),
-            false => println!("cut: {text}"),
+        if line.ends_with(b"\n") {
+            println!("{text}")
+        } else {
+            println!("cut: {text}")
         }
     }
     Ok(true)

@@ -123,9 +123,10 @@ fn clear(file: &File, piece: &mut [u8], how: libc::c_ulong) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     file.read_exact_at(piece, 0)?;
-    match piece.iter().all(|byte| *byte == 0) {
-        true => file.write_all_at(piece, 0),
-        false => Err(io::Error::other("what was cleared is not zero")),
+    if piece.iter().all(|byte| *byte == 0) {
+        file.write_all_at(piece, 0)
+    } else {
+        Err(io::Error::other("what was cleared is not zero"))
     }
 }
 

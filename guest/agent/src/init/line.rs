@@ -49,9 +49,10 @@ impl Line {
     pub fn end(&mut self, shutdown: Shutdown) -> ! {
         let needs_acpi = shutdown == Shutdown::PowerOff;
         let has_acpi = || mount("sysfs", "/sys").is_ok() && Path::new(FADT).exists();
-        let command = match needs_acpi && !has_acpi() {
-            true => libc::RB_AUTOBOOT,
-            false => libc::RB_POWER_OFF,
+        let command = if needs_acpi && !has_acpi() {
+            libc::RB_AUTOBOOT
+        } else {
+            libc::RB_POWER_OFF
         };
         // SAFETY: an open terminal, and a valid command.
         unsafe {

@@ -66,9 +66,12 @@ pub fn main(main: u64) -> ! {
 fn run_device_tests() {
     let tested = disk::test().and_then(|tested| Ok(network::test()? || tested));
     let tested = tested.and_then(|tested| Ok(tested || cycles::supervise()?));
-    let logged = tested.and_then(|tested| match tested {
-        true => Port::opened().end(trapline_abi::platform::EXIT_DONE),
-        false => log::test(),
+    let logged = tested.and_then(|tested| {
+        if tested {
+            Port::opened().end(trapline_abi::platform::EXIT_DONE)
+        } else {
+            log::test()
+        }
     });
     match logged {
         Ok(false) => {}

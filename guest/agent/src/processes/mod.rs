@@ -156,9 +156,10 @@ impl Processes for ProcessFamily {
         let Some(page) = self.page else {
             return false;
         };
-        let access = match writable {
-            true => libc::PROT_READ | libc::PROT_WRITE,
-            false => libc::PROT_READ,
+        let access = if writable {
+            libc::PROT_READ | libc::PROT_WRITE
+        } else {
+            libc::PROT_READ
         };
         // SAFETY: the page is mapped until `finish`, and only the kernel writes to it.
         unsafe { libc::mprotect(page.start.as_ptr().cast(), page.length, access) == 0 }

@@ -126,10 +126,10 @@ impl Signal {
         let resumed = ticks();
         let count = COUNT.load(Ordering::Relaxed);
         self.mask(libc::SIG_BLOCK);
-        match COUNT.load(Ordering::Relaxed) == count {
-            true => resumed,
-            // Another signal has overwritten the record of the first.
-            false => ticks(),
+        if COUNT.load(Ordering::Relaxed) == count {
+            resumed
+        } else {
+            ticks()
         }
     }
 

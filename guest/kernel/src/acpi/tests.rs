@@ -68,9 +68,10 @@ impl Memory {
         put(FADT_SLEEP_CONTROL, &registers.sleep);
         memory.table(FADT, b"FACP", &fadt);
         // The first table does not exist.
-        let list: Vec<u8> = match is_extended {
-            true => [0xfff_ffff_ffff_u64, FADT].map(u64::to_le_bytes).concat(),
-            false => [7, FADT as u32].map(u32::to_le_bytes).concat(),
+        let list: Vec<u8> = if is_extended {
+            [0xfff_ffff_ffff_u64, FADT].map(u64::to_le_bytes).concat()
+        } else {
+            [7, FADT as u32].map(u32::to_le_bytes).concat()
         };
         let name = if is_extended { b"XSDT" } else { b"RSDT" };
         memory.table(LIST, name, &list);

@@ -71,9 +71,12 @@ impl<'a> Index<'a> {
             files: 0,
             bytes: 0,
         };
-        let mut next = |at: u64| match at < sectors {
-            true => read(at),
-            false => Err("the archive has no end"),
+        let mut next = |at: u64| {
+            if at < sectors {
+                read(at)
+            } else {
+                Err("the archive has no end")
+            }
         };
         let mut at = 0;
         while let Some(header) = Header::parse(&next(at)?)? {
@@ -90,9 +93,10 @@ impl<'a> Index<'a> {
                 index.add(header.path(), extent)?;
             }
         }
-        match next(at + 1)? == [0; BLOCK] {
-            true => Ok(index),
-            false => Err("the archive ends with one block of zeros in place of two"),
+        if next(at + 1)? == [0; BLOCK] {
+            Ok(index)
+        } else {
+            Err("the archive ends with one block of zeros in place of two")
         }
     }
 
@@ -181,9 +185,10 @@ impl Header {
         } else {
             name.strip_suffix(b"/").unwrap_or(name)
         });
-        match header.path().split(|byte| *byte == b'/').all(is_component) {
-            true => Ok(Some(header)),
-            false => Err("a path of the archive is empty, absolute or not normalised"),
+        if header.path().split(|byte| *byte == b'/').all(is_component) {
+            Ok(Some(header))
+        } else {
+            Err("a path of the archive is empty, absolute or not normalised")
         }
     }
 
@@ -213,12 +218,12 @@ fn octal(field: &[u8]) -> Result<u64, Reason> {
     let length = field.iter().position(ends).ok_or(NO_NUMBER)?;
     let (digits, rest) = field.split_at(length);
     let is_number = !digits.is_empty() && digits.iter().all(|byte| (b'0'..=b'7').contains(byte));
-    match is_number && rest.iter().all(ends) {
-        // A field has at most 12 bytes, so 36 bits.
-        true => Ok(digits
+    if is_number && rest.iter().all(ends) {
+        Ok(digits
             .iter()
-            .fold(0, |sum, byte| sum << 3 | u64::from(byte & 7))),
-        false => Err(NO_NUMBER),
+            .fold(0, |sum, byte| sum << 3 | u64::from(byte & 7)))
+    } else {
+        Err(NO_NUMBER)
     }
 }
 

@@ -157,9 +157,10 @@ impl<'a> Cache<'a> {
     #[inline(always)]
     fn count(&mut self, found: Option<usize>) -> bool {
         let is_hit = found.is_some_and(|frame| self.frames[frame].state >= State::Valid);
-        match is_hit {
-            true => self.needed.hits += 1,
-            false => self.needed.misses += 1,
+        if is_hit {
+            self.needed.hits += 1
+        } else {
+            self.needed.misses += 1
         }
         is_hit
     }

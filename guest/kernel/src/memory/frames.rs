@@ -145,9 +145,10 @@ impl Frames {
 
     /// Adds or frees a run. `touched` is true if it may have been written.
     pub fn free(&mut self, run: Run, touched: bool) {
-        match touched {
-            true => self.touched.add(run),
-            false => self.untouched.add(run),
+        if touched {
+            self.touched.add(run)
+        } else {
+            self.untouched.add(run)
         }
     }
 }

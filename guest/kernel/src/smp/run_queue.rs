@@ -86,9 +86,10 @@ impl Cpu for Thread {
             return blocked_at.store(ptr::null_mut(), SeqCst);
         }
         while !self.is_runnable() {
-            match self.other().is_runnable() {
-                true => self.switch_to_other(),
-                false => self.halt(),
+            if self.other().is_runnable() {
+                self.switch_to_other()
+            } else {
+                self.halt()
             }
         }
     }

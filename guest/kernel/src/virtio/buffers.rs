@@ -61,9 +61,10 @@ impl Buffers {
     /// Fills a buffer with the content of `place`. Its request is not in flight.
     pub fn fill(&mut self, buffer: usize, place: u64, generation: u8) {
         let is_large = self.bytes == LARGE;
-        let put = match is_large && self.filled[buffer] {
-            true => stamp,
-            false => fill,
+        let put = if is_large && self.filled[buffer] {
+            stamp
+        } else {
+            fill
         };
         self.filled[buffer] = true;
         for unit in 0..self.units() {

@@ -50,9 +50,10 @@ fn mac<A: Access>(device: &Negotiated<'_, A>) -> Result<[u8; 6], Reason> {
         return Ok(trapline_abi::net::MAC);
     }
     let [mac @ .., _, _] = device.configuration()?.to_le_bytes();
-    match mac[0] & MULTICAST != 0 || mac == [0; 6] {
-        true => Err("the address of the network card is not that of one station"),
-        false => Ok(mac),
+    if mac[0] & MULTICAST != 0 || mac == [0; 6] {
+        Err("the address of the network card is not that of one station")
+    } else {
+        Ok(mac)
     }
 }
 

@@ -207,8 +207,9 @@ impl<A: Access> Client<A> {
 }
 
 fn compare(received: u8, answer: u8) -> Result<(), Reason> {
-    match received == answer {
-        true => Ok(()),
-        false => Err(WRONG_ANSWER),
+    if received == answer {
+        Ok(())
+    } else {
+        Err(WRONG_ANSWER)
     }
 }

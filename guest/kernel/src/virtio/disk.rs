@@ -80,9 +80,10 @@ impl<A: Access> Disk<A> {
         if let Some(reason) = self.failure {
             return Err(reason);
         }
-        match self.ring.submit(request) {
-            true => Ok(()),
-            false => Err("too many requests in flight"),
+        if self.ring.submit(request) {
+            Ok(())
+        } else {
+            Err("too many requests in flight")
         }
     }
 

@@ -207,9 +207,10 @@ impl Access for Fake {
     }
 
     fn interrupts(&self) -> u64 {
-        match self.config.polls {
-            true => 0,
-            false => self.state.borrow().counts.interrupts,
+        if self.config.polls {
+            0
+        } else {
+            self.state.borrow().counts.interrupts
         }
     }
 
@@ -228,9 +229,10 @@ impl Access for Fake {
         }
         let is_interrupted = state.counts.interrupts != seen;
         let is_over = state.counts.requests == before;
-        match is_over && !is_interrupted {
-            true => Err("nothing happens"),
-            false => Ok(()),
+        if is_over && !is_interrupted {
+            Err("nothing happens")
+        } else {
+            Ok(())
         }
     }
 }

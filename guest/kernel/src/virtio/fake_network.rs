@@ -174,9 +174,10 @@ impl Access for FakeCard {
 
     fn wait(&mut self, seen: u64, _: u64) -> Result<(), Reason> {
         let mut state = self.0.borrow_mut();
-        match state.receive() || state.interrupts != seen {
-            true => Ok(()),
-            false => Err("nothing happens"),
+        if state.receive() || state.interrupts != seen {
+            Ok(())
+        } else {
+            Err("nothing happens")
         }
     }
 }

@@ -115,9 +115,10 @@ const NO_MEMORY: Reason = "not enough memory for the requests to the disk";
 
 /// Prints facts about the disk, as the agent does.
 fn describe(transport: &str, polls: bool) {
-    let waits = match polls {
-        true => ", polling",
-        false => ", with interrupts",
+    let waits = if polls {
+        ", polling"
+    } else {
+        ", with interrupts"
     };
     let engine = ["the image's virtio-blk driver", transport, waits];
     for (name, fact) in [

@@ -123,9 +123,10 @@ pub fn wait(polls: bool, seen: u64, begun: u64) -> Result<(), Reason> {
         return Ok(());
     }
     pause();
-    match ticks() - begun < MAX_WAIT {
-        true => Ok(()),
-        false => Err("the device does not complete a request"),
+    if ticks() - begun < MAX_WAIT {
+        Ok(())
+    } else {
+        Err("the device does not complete a request")
     }
 }
 

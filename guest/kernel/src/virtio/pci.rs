@@ -164,9 +164,10 @@ impl<B: Bus> Pci<B> {
     /// Reads 32 bits of the configuration of the kind of device; 0 beyond its end.
     fn configuration(&self, offset: u64) -> u32 {
         let (start, length) = self.at.device;
-        match offset + 4 <= length {
-            true => self.bus.read32(start + offset),
-            false => 0,
+        if offset + 4 <= length {
+            self.bus.read32(start + offset)
+        } else {
+            0
         }
     }
 }

@@ -98,9 +98,10 @@ impl Bus for FakeBus {
     }
 
     fn read32(&self, address: u64) -> u32 {
-        match self.state.is_absent.get() {
-            true => u32::MAX,
-            false => self.device.read(register(address)),
+        if self.state.is_absent.get() {
+            u32::MAX
+        } else {
+            self.device.read(register(address))
         }
     }
 

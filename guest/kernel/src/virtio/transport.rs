@@ -191,9 +191,10 @@ impl<A: Access> Negotiated<'_, A> {
 /// It does not stop.
 pub fn reset(access: &impl Access) -> Result<(), Reason> {
     access.write(STATUS, 0);
-    match (0..MOST_READINGS).any(|_| access.read(STATUS) == 0) {
-        true => Ok(()),
-        false => Err("the device does not complete its reset"),
+    if (0..MOST_READINGS).any(|_| access.read(STATUS) == 0) {
+        Ok(())
+    } else {
+        Err("the device does not complete its reset")
     }
 }
 
@@ -236,9 +237,10 @@ impl Interrupts {
         access.write(INTERRUPT_ACK, causes);
         access.end_interrupt();
         let is_changed = causes & CONFIGURATION_CHANGED != 0;
-        match is_changed && access.read(STATUS) & NEEDS_RESET != 0 {
-            true => Err("the device reports an error of the driver"),
-            false => Ok(()),
+        if is_changed && access.read(STATUS) & NEEDS_RESET != 0 {
+            Err("the device reports an error of the driver")
+        } else {
+            Ok(())
         }
     }
 }

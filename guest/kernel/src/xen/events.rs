@@ -71,9 +71,10 @@ impl Events {
         // SAFETY: the handler reads the channel, and is not called before the vector is set.
         unsafe { (&raw mut trapline_channel).write_volatile(channel.into()) };
         mask_all_but(channel);
-        match xen.set_parameter(CALLBACK, BY_VECTOR | u64::from(EVENT_VECTOR)) {
-            true => Ok(Events { xen, channel }),
-            false => Err("Xen does not accept a vector for events"),
+        if xen.set_parameter(CALLBACK, BY_VECTOR | u64::from(EVENT_VECTOR)) {
+            Ok(Events { xen, channel })
+        } else {
+            Err("Xen does not accept a vector for events")
         }
     }
 
@@ -94,9 +95,10 @@ impl Events {
 
 fn mask_all_but(channel: u32) {
     for word in 0..MASK_WORDS {
-        let open = match word == channel as usize / 64 {
-            true => 1 << (channel % 64),
-            false => 0,
+        let open = if word == channel as usize / 64 {
+            1 << (channel % 64)
+        } else {
+            0
         };
         // SAFETY: within the shared page; Xen only reads the masks.
         unsafe {

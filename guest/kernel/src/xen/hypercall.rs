@@ -42,17 +42,18 @@ impl Xen {
         let answer: i64;
         // SAFETY: memory accesses are valid by contract; Xen may change only the argument registers.
         unsafe {
-            match self.intel {
-                true => asm!(
+            if self.intel {
+                asm!(
                     "vmcall",
                     inout("rax") number => answer, inout("rdi") first => _,
                     inout("rsi") second => _, options(nostack),
-                ),
-                false => asm!(
+                )
+            } else {
+                asm!(
                     "vmmcall",
                     inout("rax") number => answer, inout("rdi") first => _,
                     inout("rsi") second => _, options(nostack),
-                ),
+                )
             }
         }
         answer

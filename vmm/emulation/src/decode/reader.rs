@@ -140,28 +140,29 @@ impl<'a, R: GuestRegisters> Reader<'a, R> {
 
     /// Returns the address of an operand after the instruction has been read.
     pub(super) fn resolve(&self, address: Address) -> u64 {
-        match address.is_relative {
-            true => {
-                let next = self.registers.instruction().wrapping_add(self.at as u64);
-                address.value.wrapping_add(next)
-            }
-            false => address.value,
+        if address.is_relative {
+            let next = self.registers.instruction().wrapping_add(self.at as u64);
+            address.value.wrapping_add(next)
+        } else {
+            address.value
         }
     }
 
     /// Value of a register operand. Without REX, byte registers 4 to 7 are the second bytes of the first four.
     pub(super) fn value(&self, register: u8, size: u8) -> u64 {
-        match size == 1 && self.rex == 0 && (4..8).contains(&register) {
-            true => self.registers.get(register - 4) >> 8,
-            false => self.registers.get(register),
+        if size == 1 && self.rex == 0 && (4..8).contains(&register) {
+            self.registers.get(register - 4) >> 8
+        } else {
+            self.registers.get(register)
         }
     }
 
     /// Returns the number of a register operand for [`GuestRegisters::set_operand`].
     pub(super) fn destination(&self, register: u8, size: u8) -> u8 {
-        match size == 1 && self.rex == 0 && (4..8).contains(&register) {
-            true => HIGH_BYTES + register - 4,
-            false => register,
+        if size == 1 && self.rex == 0 && (4..8).contains(&register) {
+            HIGH_BYTES + register - 4
+        } else {
+            register
         }
     }
 }

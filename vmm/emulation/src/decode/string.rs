@@ -62,9 +62,10 @@ impl PortString {
     }
 
     fn index(&self) -> u8 {
-        match self.is_write {
-            true => RSI,
-            false => RDI,
+        if self.is_write {
+            RSI
+        } else {
+            RDI
         }
     }
 

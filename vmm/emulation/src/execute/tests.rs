@@ -35,9 +35,10 @@ impl Bus for Devices {
 
     fn translate(&mut self, address: u64, access: Access) -> Result<u64, u64> {
         self.0.push((address, access));
-        match address < DENIED {
-            true => Ok(address),
-            false => Err(address),
+        if address < DENIED {
+            Ok(address)
+        } else {
+            Err(address)
         }
     }
 

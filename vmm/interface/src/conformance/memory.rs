@@ -26,9 +26,10 @@ const ANSWERS: [u64; 9] = [
 
 /// Returns the expected trace for these capabilities.
 pub(super) fn expected(caps: &Caps) -> String {
-    let read_only = match caps.read_only {
-        true => trace::MEMORY_READ_ONLY,
-        false => "",
+    let read_only = if caps.read_only {
+        trace::MEMORY_READ_ONLY
+    } else {
+        ""
     };
     [trace::MEMORY, read_only, trace::MEMORY_ENDING].concat()
 }

@@ -296,9 +296,10 @@ mod tests {
             assert_eq!(account(&of_file, "Rss:"), kib);
             let huge = Region::private(LENGTH, Pages::Huge).unwrap();
             huge.populate(how).unwrap();
-            match has_huge_pages() {
-                true => assert_eq!(account(&huge, "AnonHugePages:"), 3 * 2048),
-                false => eprintln!("skipped: the kernel here gives no pages of 2 MiB"),
+            if has_huge_pages() {
+                assert_eq!(account(&huge, "AnonHugePages:"), 3 * 2048)
+            } else {
+                eprintln!("skipped: the kernel here gives no pages of 2 MiB")
             }
         }
     }

@@ -216,9 +216,10 @@ impl Vcpu for UserApicVcpu {
     fn state(&mut self, which: RegSet) -> Result<VcpuState> {
         let mut state = self.vcpu.state(which)?;
         if let (Some(activity), Some(local)) = (&mut state.activity, &self.local) {
-            *activity = match local.is_halted {
-                true => Activity::Halted,
-                false => Activity::Running,
+            *activity = if local.is_halted {
+                Activity::Halted
+            } else {
+                Activity::Running
             };
         }
         Ok(state)

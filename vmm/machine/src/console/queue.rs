@@ -156,9 +156,10 @@ impl OutputQueue {
             if queue.finished != finished {
                 (progress, finished) = (now, queue.finished);
             }
-            let since_stop = match stopping() {
-                true => now - *stop.get_or_insert(now),
-                false => Duration::ZERO,
+            let since_stop = if stopping() {
+                now - *stop.get_or_insert(now)
+            } else {
+                Duration::ZERO
             };
             if since_stop >= STOP_PATIENCE || now - progress >= READER_PATIENCE {
                 return;

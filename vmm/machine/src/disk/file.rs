@@ -62,9 +62,10 @@ impl DiskFile {
         if length == 0 || !length.is_multiple_of(SECTOR) {
             return Err(DiskError::Length(length));
         }
-        let direct = match wanted.direct {
-            true => open_direct(wanted, &metadata)?,
-            false => None,
+        let direct = if wanted.direct {
+            open_direct(wanted, &metadata)?
+        } else {
+            None
         };
         let alignment = direct.as_ref().map_or(SECTOR as usize, alignment);
         let block = (metadata.blksize() as usize).max(alignment);
@@ -140,9 +141,10 @@ fn open_direct(wanted: &DiskConfig, same: &Metadata) -> Result<Option<File>, Dis
         opened => opened?,
     };
     let metadata = file.metadata()?;
-    match (metadata.dev(), metadata.ino()) == (same.dev(), same.ino()) {
-        true => Ok(Some(file)),
-        false => Err(DiskError::Replaced),
+    if (metadata.dev(), metadata.ino()) == (same.dev(), same.ino()) {
+        Ok(Some(file))
+    } else {
+        Err(DiskError::Replaced)
     }
 }
 
@@ -196,9 +198,10 @@ fn alignment(file: &File) -> usize {
             &raw mut stat,
         )
     };
-    let reported = match status == 0 && stat.stx_mask & libc::STATX_DIOALIGN != 0 {
-        true => stat.stx_dio_mem_align.max(stat.stx_dio_offset_align),
-        false => 0,
+    let reported = if status == 0 && stat.stx_mask & libc::STATX_DIOALIGN != 0 {
+        stat.stx_dio_mem_align.max(stat.stx_dio_offset_align)
+    } else {
+        0
     };
     (reported as usize).max(SECTOR as usize).next_power_of_two()
 }

@@ -123,9 +123,10 @@ impl Shared {
 impl Engine for Pool {
     fn submit(&mut self, order: &Order<'_>, memory: &Memory) {
         let job = &mut self.jobs[usize::from(order.tag)];
-        match job.begin(order, memory, &self.shared.file) {
-            true => self.begun.push(order.tag),
-            false => self.landed.push((order.tag, Status::Failed)),
+        if job.begin(order, memory, &self.shared.file) {
+            self.begun.push(order.tag)
+        } else {
+            self.landed.push((order.tag, Status::Failed))
         }
     }
 

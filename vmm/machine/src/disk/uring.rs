@@ -159,9 +159,10 @@ fn entry(job: &Job) -> squeue::Entry {
 impl Engine for Working {
     fn submit(&mut self, order: &Order<'_>, memory: &Memory) {
         let job = &mut self.jobs[usize::from(order.tag)];
-        match job.begin(order, memory, &self.file) {
-            true => self.push(order.tag),
-            false => self.landed.push((order.tag, Status::Failed)),
+        if job.begin(order, memory, &self.file) {
+            self.push(order.tag)
+        } else {
+            self.landed.push((order.tag, Status::Failed))
         }
     }
 

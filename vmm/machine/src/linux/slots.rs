@@ -184,9 +184,10 @@ impl Slots {
                 let mut link = external::Link::new(backend, &slot, memory, spec.pairs)?;
                 Ok(Worker {
                     name,
-                    role: match spec.is_of_process() {
-                        true => Role::NetExternal,
-                        false => Role::NetKernel,
+                    role: if spec.is_of_process() {
+                        Role::NetExternal
+                    } else {
+                        Role::NetKernel
                     },
                     work: Box::new(move || external::serve(&slot, &mut link)),
                 })

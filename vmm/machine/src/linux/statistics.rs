@@ -9,9 +9,10 @@ use std::fmt::Write;
 
 /// Returns the statistics.
 pub fn line(common: &Common) -> String {
-    let state = match common.gate.is_closed() {
-        true => "paused",
-        false => "running",
+    let state = if common.gate.is_closed() {
+        "paused"
+    } else {
+        "running"
     };
     let devices = common.devices();
     let (unclaimed, dropped) = (devices.io.unclaimed(), devices.shell.console.dropped());

@@ -24,9 +24,10 @@ pub struct Spec {
 impl Spec {
     /// Returns the role of the device's thread.
     pub fn role(&self) -> Role {
-        match self.allow_guest {
-            true => Role::Vsock,
-            false => Role::VsockIn,
+        if self.allow_guest {
+            Role::Vsock
+        } else {
+            Role::VsockIn
         }
     }
 

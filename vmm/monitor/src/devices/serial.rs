@@ -188,10 +188,7 @@ impl Serial {
             }
         }
         self.waiting = true;
-        let mut status = match terminal.has_room() {
-            true => STATUS_SENT,
-            false => 0,
-        };
+        let mut status = if terminal.has_room() { STATUS_SENT } else { 0 };
         if self.received.count > 0 {
             status |= STATUS_RECEIVED;
         }

@@ -249,9 +249,10 @@ impl Ring {
     /// # Errors
     /// The ring is outside memory.
     pub fn disable_notifications(&mut self, memory: &Memory) -> Result<(), DriverError> {
-        match self.ready && !self.event_index {
-            true => self.store(memory, self.areas[USED], NO_NOTIFY),
-            false => Ok(()),
+        if self.ready && !self.event_index {
+            self.store(memory, self.areas[USED], NO_NOTIFY)
+        } else {
+            Ok(())
         }
     }
 
@@ -264,9 +265,10 @@ impl Ring {
             return Ok(false);
         }
         let event = self.areas[USED] + ELEMENTS + USED_ELEMENT * u64::from(self.size);
-        match self.event_index {
-            true => self.store(memory, event, self.next_available)?,
-            false => self.store(memory, self.areas[USED], 0)?,
+        if self.event_index {
+            self.store(memory, event, self.next_available)?
+        } else {
+            self.store(memory, self.areas[USED], 0)?
         }
         // The request must be visible before the available index is read.
         fence(Ordering::SeqCst);

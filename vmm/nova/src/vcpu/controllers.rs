@@ -35,9 +35,10 @@ impl Controllers {
     /// Reads a register; `None` if no controller has the address.
     #[inline(always)]
     pub fn read(&mut self, address: u64) -> Option<u32> {
-        match LOCAL.contains(&address) {
-            true => Some(self.local.read(address - LOCAL.start, now())),
-            false => self.read_io(address),
+        if LOCAL.contains(&address) {
+            Some(self.local.read(address - LOCAL.start, now()))
+        } else {
+            self.read_io(address)
         }
     }
 

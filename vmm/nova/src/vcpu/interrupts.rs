@@ -92,9 +92,10 @@ impl<T: Technology> NovaVcpu<T> {
 
     /// Returns the event that the last entry was to inject, if a recall preceded that entry.
     fn undelivered(&self) -> u64 {
-        match self.cause() == Cause::Recall && self.utcb.injection & VALID != 0 {
-            true => self.utcb.injection & !WINDOW,
-            false => 0,
+        if self.cause() == Cause::Recall && self.utcb.injection & VALID != 0 {
+            self.utcb.injection & !WINDOW
+        } else {
+            0
         }
     }
 }

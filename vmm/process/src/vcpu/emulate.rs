@@ -209,8 +209,9 @@ impl ProcessVcpu {
 fn overlap(operand: &ForeignOperand, page: u64) -> Range<usize> {
     let size = usize::from(operand.size);
     let in_first = PAGE - operand.address as usize % PAGE;
-    match page == operand.address & !(PAGE as u64 - 1) {
-        true => 0..size.min(in_first),
-        false => in_first..size,
+    if page == operand.address & !(PAGE as u64 - 1) {
+        0..size.min(in_first)
+    } else {
+        in_first..size
     }
 }

@@ -243,9 +243,10 @@ fn check_pairs(socket: UnixStream, asked: u16) -> Result<(), BackendError> {
         return Ok(());
     }
     let supported = frontend.get_queue_num()?;
-    match supported < asked.into() {
-        true => Err(BackendError::Pairs { supported, asked }),
-        false => Ok(()),
+    if supported < asked.into() {
+        Err(BackendError::Pairs { supported, asked })
+    } else {
+        Ok(())
     }
 }
 

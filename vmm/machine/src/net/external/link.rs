@@ -82,9 +82,10 @@ impl Link {
 
     /// Returns the event by which the process requests an interrupt from the card's thread.
     pub fn interrupt(&self) -> RawFd {
-        match self.is_direct {
-            true => NO_DESCRIPTOR,
-            false => self.call.as_raw_fd(),
+        if self.is_direct {
+            NO_DESCRIPTOR
+        } else {
+            self.call.as_raw_fd()
         }
     }
 

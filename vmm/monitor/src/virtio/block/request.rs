@@ -138,13 +138,14 @@ fn range(
         return Ok(FAILED);
     };
     let length = sectors * SECTOR;
-    Ok(Parsed::For(match clear {
-        false => Request::Discard { offset, length },
-        true => Request::Clear {
+    Ok(Parsed::For(if clear {
+        Request::Clear {
             offset,
             length,
             unmap: flags & UNMAP != 0,
-        },
+        }
+    } else {
+        Request::Discard { offset, length }
     }))
 }
 

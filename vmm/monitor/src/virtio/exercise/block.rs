@@ -47,9 +47,10 @@ impl Subject for Disk {
     }
 
     fn request(&self, input: &mut Unstructured<'_>) -> Result<(Vec<u8>, Vec<Chunk>)> {
-        let kind = match input.ratio(15, 16)? {
-            true => *input.choose(&[0_u32, 0, 1, 1, 4, 8, 11, 13])?,
-            false => input.arbitrary()?,
+        let kind = if input.ratio(15, 16)? {
+            *input.choose(&[0_u32, 0, 1, 1, 4, 8, 11, 13])?
+        } else {
+            input.arbitrary()?
         };
         let mut bytes = kind.to_le_bytes().to_vec();
         bytes.extend([0; 4]);

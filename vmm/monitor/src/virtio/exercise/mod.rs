@@ -81,12 +81,13 @@ pub fn exercise<S: Subject>(bytes: &[u8]) {
 
 /// Executes `bytes` with register accesses only.
 pub fn poke<S: Subject>(bytes: &[u8]) {
-    run::<S>(bytes, |guest, input| match input.ratio(1, 16)? {
-        true => {
+    run::<S>(bytes, |guest, input| {
+        if input.ratio(1, 16)? {
             guest.serve();
             Ok(())
+        } else {
+            guest.poke(input)
         }
-        false => guest.poke(input),
     });
 }
 
@@ -216,9 +217,10 @@ impl<S: Subject> Guest<S> {
     }
 
     fn poke(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
-        let offset = match input.ratio(7, 8)? {
-            true => 4 * input.int_in_range(0..=SIZE / 4 - 1)?,
-            false => input.int_in_range(0..=SIZE - 1)?,
+        let offset = if input.ratio(7, 8)? {
+            4 * input.int_in_range(0..=SIZE / 4 - 1)?
+        } else {
+            input.int_in_range(0..=SIZE - 1)?
         };
         let size = *input.choose(&[4, 4, 4, 1, 2, 8])?;
         if input.arbitrary()? {

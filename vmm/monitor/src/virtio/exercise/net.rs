@@ -80,15 +80,17 @@ impl Subject for Wire {
         let is_room = input.arbitrary()?;
         let mut pieces = Vec::new();
         for number in 0..input.int_in_range(1..=4_u64)? {
-            let length = match input.arbitrary()? {
-                true => input.int_in_range(1..=2000)?,
-                false => input.int_in_range(0..=0x8000)?,
+            let length = if input.arbitrary()? {
+                input.int_in_range(1..=2000)?
+            } else {
+                input.int_in_range(0..=0x8000)?
             };
             pieces.push((0x1000 * (number + 1), length, is_room));
         }
-        match is_room {
-            true => Ok((Vec::new(), pieces)),
-            false => Ok((header(input)?.0.to_vec(), pieces)),
+        if is_room {
+            Ok((Vec::new(), pieces))
+        } else {
+            Ok((header(input)?.0.to_vec(), pieces))
         }
     }
 

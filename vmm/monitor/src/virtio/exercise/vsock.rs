@@ -203,9 +203,10 @@ impl Subject for Programs {
         program.takes += input.int_in_range(0..=100_000)?;
         program.has_ended |= input.ratio(1, 8)?;
         program.is_gone |= input.ratio(1, 8)?;
-        match input.arbitrary()? {
-            true => device.readable(key),
-            false => device.writable(key, self),
+        if input.arbitrary()? {
+            device.readable(key)
+        } else {
+            device.writable(key, self)
         }
         Ok(())
     }

@@ -155,11 +155,11 @@ impl Net {
     /// Returns the length of the longest frame that may arrive.
     fn longest(&self) -> usize {
         let offloads = self.receive_offloads();
-        match offloads.tcp4 || offloads.tcp6 {
-            true => MAX_FRAME,
-            false => self
-                .mtu
-                .map_or(ORDINARY_FRAME, |mtu| ETHERNET + TAG + usize::from(mtu)),
+        if offloads.tcp4 || offloads.tcp6 {
+            MAX_FRAME
+        } else {
+            self.mtu
+                .map_or(ORDINARY_FRAME, |mtu| ETHERNET + TAG + usize::from(mtu))
         }
     }
 
@@ -202,9 +202,10 @@ impl Net {
             parts.clear();
             parts.extend(slices(chain.readable(), HEADER, length)?);
             let is_frame = (ETHERNET..=MAX_FRAME).contains(&length);
-            match is_frame && header.uses_only(offloads) {
-                true => network.write(&header, parts),
-                false => network.lost(),
+            if is_frame && header.uses_only(offloads) {
+                network.write(&header, parts)
+            } else {
+                network.lost()
             }
             Ok(Some(0))
         })

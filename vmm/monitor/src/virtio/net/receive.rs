@@ -187,9 +187,10 @@ impl Receiver {
                 return Ok(Filled::Full);
             }
             let Some(chain) = ring.take(memory)? else {
-                match ring.enable_notifications(memory)? {
-                    true => continue,
-                    false => return Ok(Filled::Exhausted),
+                if ring.enable_notifications(memory)? {
+                    continue;
+                } else {
+                    return Ok(Filled::Exhausted);
                 }
             };
             self.hold(chain)?;

@@ -250,13 +250,12 @@ impl Vsock {
             self.make_room();
             return self.queue_reset(header);
         }
-        match host.connect(key) {
-            true => {
-                let mut connection = Connection::accepted(key);
-                connection.credit(header);
-                self.connections.push(connection);
-            }
-            false => self.queue_reset(header),
+        if host.connect(key) {
+            let mut connection = Connection::accepted(key);
+            connection.credit(header);
+            self.connections.push(connection);
+        } else {
+            self.queue_reset(header)
         }
     }
 
