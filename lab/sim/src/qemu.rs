@@ -118,9 +118,15 @@ impl Qemu {
             .words(&console("console", "/proc/self/fd/1"))
     }
 
-    /// Returns the machine for a hypervisor, with the options `accelerator` and its console on standard error.
+    /// Returns the machine for a hypervisor, with the options `accelerator` and its console on standard error. Its memory is a
+    /// file in memory, whose pages are small: with huge ones nothing would show that the outer kernel gives it page by page.
     pub fn for_hypervisor(&self, memory_mib: u32, accelerator: &str) -> Command {
-        self.machine(hardware(QemuMachine::Q35).options, memory_mib, 1)
+        let kind = hardware(QemuMachine::Q35).options;
+        self.machine(&format!("{kind},memory-backend=ram"), memory_mib, 1)
+            .arg("-object")
+            .arg(format!(
+                "memory-backend-memfd,id=ram,size={memory_mib}M,share=on"
+            ))
             .words(accelerator)
             .words("-serial file:/proc/self/fd/2")
             .words(&console("console", "/proc/self/fd/1"))
