@@ -3,6 +3,7 @@
 use crate::window::{self, Window};
 use crate::Usage;
 use trapline_abi::interrupt::unpack;
+use trapline_abi::operation::Measure;
 use trapline_abi::{block, Interrupt, Op};
 use trapline_model::observed::{IdleWork, Outcome, Sample};
 
@@ -11,6 +12,16 @@ const CLOCK_SKEW: u64 = 1_000_000;
 
 /// Reason of a batch that ends after its own record.
 const FROM_THE_FUTURE: &str = "a batch ends after the guest reported it";
+
+/// Reason of a batch that begins before the one before it has ended.
+const OVERLAPPING: &str = "a batch begins before the end of the one before";
+
+/// Reason of a batch of more than [`MOST_PER_TICK`] operations a tick.
+const TOO_FAST: &str = "a batch has more operations than instructions or cycles";
+
+/// Operations that a processor completes in one tick, at most: a clock of instructions counts at least one for each, and a
+/// core executes fewer than this many instructions in a tick of the TSC.
+const MOST_PER_TICK: u64 = 16;
 
 /// Limit of the batches of one operation. The largest job requests some hundreds.
 pub const MAX_SAMPLES: usize = 1 << 14;
@@ -92,8 +103,23 @@ impl OperationBuilder {
         if sample.end > sent.saturating_add(CLOCK_SKEW) {
             self.implausible.get_or_insert(FROM_THE_FUTURE);
         }
+        if self.op.measure() == Measure::Batch {
+            self.check_batch(&sample);
+        }
         self.samples.push(sample);
         self.stamp(sent, received);
+    }
+
+    /// Checks a batch between two readings of the clock. One that ends before it begins is a matter of the statistics.
+    fn check_batch(&mut self, sample: &Sample) {
+        let before = self.samples.last().map_or(0, |before| before.end);
+        if sample.start.saturating_add(CLOCK_SKEW) < before {
+            self.implausible.get_or_insert(OVERLAPPING);
+        }
+        let ticks = sample.end.checked_sub(sample.start);
+        if ticks.is_some_and(|ticks| sample.count > ticks.saturating_mul(MOST_PER_TICK)) {
+            self.implausible.get_or_insert(TOO_FAST);
+        }
     }
 
     /// Adds interrupts of a timer with `expiries` expiries. Their sequence numbers ascend below

@@ -25,7 +25,12 @@ fn frame(record: &Record<'_>, at: u64) -> Vec<u8> {
 }
 
 fn frames(records: &[Record<'_>]) -> Vec<u8> {
-    let stamped = (100..).step_by(100).zip(records);
+    frames_at(records, 100)
+}
+
+/// Returns frames of which the first is sent at `first`.
+fn frames_at(records: &[Record<'_>], first: u64) -> Vec<u8> {
+    let stamped = (first..).step_by(100).zip(records);
     stamped.flat_map(|(at, record)| frame(record, at)).collect()
 }
 
@@ -87,6 +92,47 @@ fn only_a_guest_that_repeats_the_number_of_its_job_answers_it() {
     };
     assert!(answers(0, &[]) && answers(7, &[Record::Nonce { nonce: 7 }]));
     assert!(!answers(7, &[]) && !answers(7, &[Record::Nonce { nonce: 8 }]));
+}
+
+/// A VMM could change what its guest sends.
+#[test]
+fn impossible_batches_fail() {
+    let sample = |start, end, count| Record::Sample {
+        op: Op::Getpid,
+        start,
+        end,
+        count,
+    };
+    let far = 3 << 20;
+    for (second, reason) in [
+        (sample(far + 9, far + 10, 16), None),
+        (
+            sample(0, 9, 1),
+            Some("a batch begins before the end of the one before"),
+        ),
+        (
+            sample(far + 9, far + 10, 17),
+            Some("a batch has more operations than instructions or cycles"),
+        ),
+        (
+            sample(far + 9, far + 9, 1),
+            Some("a batch has more operations than instructions or cycles"),
+        ),
+    ] {
+        let records = [
+            begin(Op::Getpid),
+            sample(far, far + 8, 1),
+            second,
+            end(Op::Getpid, 2),
+        ];
+        let mut decoder = GuestDecoder::new(&job());
+        decoder.console(&frames_at(&records, 4 * far), None, &mut NoProbe);
+        let report = decoder.finish("");
+        match outcome(&report, Op::Getpid) {
+            Outcome::Measured { .. } => assert_eq!(reason, None),
+            _ => assert_eq!(Some(failure(&report, Op::Getpid)), reason),
+        }
+    }
 }
 
 #[test]
