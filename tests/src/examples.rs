@@ -8,7 +8,7 @@
 //! ```
 //! ````
 //!
-//! A table is the output of a command, too, of which it has some lines:
+//! A table is the output of a command, too, of which it has some lines and columns:
 //!
 //! ```text
 //! <!-- $ trapline show --format markdown -->
@@ -122,6 +122,7 @@ impl Example {
     /// Returns the documented output with the lines of `printed`: those that equal the documented ones, or else those
     /// that differ from them in digits only. `None` if other text differs, too.
     pub fn rendered(&self, printed: &[String]) -> Option<Vec<String>> {
+        let printed = &self.with_columns(printed);
         let exactly = |line: &str| line.trim_end().to_owned();
         let places = self.place(printed, exactly);
         let places = places.or_else(|| self.place(printed, shape))?;
@@ -129,6 +130,19 @@ impl Example {
         let rendered =
             lines.map(|(line, place)| place.map_or(line.as_str(), |it| printed[it].trim_end()));
         Some(rendered.map(str::to_owned).collect())
+    }
+
+    /// Returns for each documented table all lines, of tables those columns that it has; of a page without tables all.
+    fn with_columns(&self, printed: &[String]) -> Vec<String> {
+        let is_header = |pair: &&[String]| pair[1].starts_with("|:-");
+        let headers = self.output.windows(2).filter(is_header);
+        let projected: Vec<String> = headers
+            .flat_map(|pair| columns(&pair[0], printed))
+            .collect();
+        if projected.is_empty() {
+            return printed.to_vec();
+        }
+        projected
     }
 
     /// Returns for each documented line the printed line that equals it after `normal`; `None` for an elision.
@@ -179,6 +193,34 @@ impl Example {
 pub fn names(text: &str, environment: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-');
     text.split(|c| !is_part(c)).any(|word| word == environment)
+}
+
+/// Returns `printed` with the columns of `header` of tables that have all of them.
+fn columns(header: &str, printed: &[String]) -> Vec<String> {
+    let cells = |line: &str| -> Vec<String> { line.split('|').map(str::to_owned).collect() };
+    let wanted = cells(header);
+    let mut lines = Vec::new();
+    for table in printed.chunk_by(|one, next| one.starts_with('|') && next.starts_with('|')) {
+        let all = cells(&table[0]);
+        let places = wanted
+            .iter()
+            .map(|name| all.iter().position(|it| it == name));
+        let places: Option<Vec<usize>> = places.collect();
+        for line in table {
+            let cells = cells(line);
+            let chosen = places
+                .iter()
+                .flatten()
+                .filter_map(|place| cells.get(*place));
+            let chosen: Vec<_> = chosen.map(String::as_str).collect();
+            if !line.starts_with('|') || places.is_none() {
+                lines.push(line.clone());
+            } else {
+                lines.push(chosen.join("|"));
+            }
+        }
+    }
+    lines
 }
 
 fn is_elision(line: &str) -> bool {
@@ -292,6 +334,31 @@ mod tests {
             ["| | sim |", "| b | 7 |"]
         );
         assert_eq!(all[0].rendered(&printed[..3]), None);
+    }
+
+    #[test]
+    fn tables_have_columns_of_the_output() {
+        let page = "<!-- $ trapline show -->\n|  | c |\n|:-|-:|\n| b | 2 |\n\n|  | d |\n|:-|-:|\n| a | 3 |\n<!-- end -->\n";
+        let example = &examples(Path::new("page.md"), page)[0];
+        let printed = [
+            "|  | c | d |",
+            "|:-|-:|-:|",
+            "| a | 4 | 5 |",
+            "| b | 6 | 7 |",
+            "",
+        ];
+        let printed = printed.map(str::to_owned);
+        let expected = [
+            "|  | c |",
+            "|:-|-:|",
+            "| b | 6 |",
+            "",
+            "|  | d |",
+            "|:-|-:|",
+            "| a | 5 |",
+        ];
+        assert_eq!(example.rendered(&printed).unwrap(), expected);
+        assert_eq!(example.rendered(&printed[..2]), None);
     }
 
     #[test]
