@@ -48,7 +48,9 @@ run: build ## Measure everything this machine offers (a minute, once built)
 
 check: ## Check format, lints, and with cargo-deny licences and sources of dependencies
 	cargo fmt --all --check
-	cargo clippy --release --workspace --all-targets --test end_to_end -- -D warnings
+	cargo clippy --release --workspace --all-targets -- -D warnings
+	cargo clippy --release --workspace --test end_to_end -- -D warnings
+	cargo check --quiet --release --manifest-path vmm/monitor/fuzz/Cargo.toml --target-dir target --locked
 	@if command -v cargo-deny > /dev/null; then cargo deny check bans licenses sources; \
 	    else echo "check: licences are not checked: cargo-deny is not installed"; fi
 
@@ -67,7 +69,7 @@ test: setup-tests build ## Run all tests but the slow ones; prints what was skip
 
 test-all: test test-slow ## Run all tests (three quarters of an hour, with building)
 
-test-slow: ## Run the slow tests that `make test` leaves out
+test-slow: setup-tests build ## Run the slow tests that `make test` leaves out
 	@rm -f $(SKIPS)
 	$(TEST) $(SLOW_TESTS) --no-fail-fast -- --ignored
 	@scripts/skips.sh $(SKIPS)

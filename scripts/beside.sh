@@ -7,7 +7,7 @@ set -u
 
 log=$1
 # A background command ignores SIGINT.
-trap 'trap - TERM; kill 0' INT TERM
+trap 'cat "$log"; trap - TERM; kill 0' INT TERM
 RUST_TEST_THREADS=1 bash -c "$2" > "$log" 2>&1 &
 status=0
 bash -c "$3" || status=1

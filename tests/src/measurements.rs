@@ -42,12 +42,56 @@ pub fn estimate(run: &Value, environment: &str, operation: &str) -> f64 {
 /// a figure is one of the work that was asked for.
 ///
 /// # Panics
-/// One was skipped, failed, or cost nothing.
+/// One was skipped, failed, or has an impossible figure.
 #[track_caller]
 pub fn assert_measured(run: &Value, environment: &str, operations: &[&str]) {
     for operation in operations {
         assert!(estimate(run, environment, operation) > 0.0, "{operation}");
+        assert_figure(cell(run, environment, operation));
     }
+}
+
+/// Checks that a cell of a run has a figure, with all that belongs to one: least and most or an interval around it, number of
+/// samples and boots, clock and unit.
+///
+/// # Panics
+/// Something of that is missing, or impossible.
+#[track_caller]
+pub fn assert_figure(cell: &Value) {
+    let is_exact = cell["clock"] != "wall";
+    for key in ["estimate", "min", "max"] {
+        assert!(cell[key].is_number(), "no {key}: {cell}");
+    }
+    // One boot has no interval.
+    let has_interval = !is_exact && cell["boots"] != 1;
+    for key in ["low", "high"] {
+        assert_eq!(cell[key].is_number(), has_interval, "{key}: {cell}");
+    }
+    for key in ["samples", "boots"] {
+        assert!(cell[key].as_u64() >= Some(1), "no {key}: {cell}");
+    }
+    for key in ["ratio", "exits", "host_cpu_ns"] {
+        assert!(
+            cell[key].is_number() || cell[key].is_null(),
+            "{key} is missing: {cell}"
+        );
+    }
+    let ends = if !has_interval {
+        ["min", "max"]
+    } else {
+        ["low", "high"]
+    };
+    let [low, high] = ends.map(|key| cell[key].as_f64());
+    let estimate = cell["estimate"].as_f64();
+    assert!(low <= estimate && estimate <= high, "{cell}");
+    assert!(
+        ["wall", "insn"].contains(&cell["clock"].as_str().unwrap_or_default()),
+        "{cell}"
+    );
+    assert!(
+        cell["unit"].as_str().is_some_and(|unit| !unit.is_empty()),
+        "{cell}"
+    );
 }
 
 /// Checks that a cell of workload `net` has a figure that an exchange, a packet or a stream can have: a thousand

@@ -111,14 +111,17 @@ fn module_cycles() -> BTreeSet<String> {
 
 /// A compiler may put all modules of a crate into one codegen unit, where a label of two files is an error.
 #[test]
-fn assembly_files_of_a_crate_define_distinct_labels() {
+fn assembly_of_a_crate_defines_distinct_labels() {
     let mut repeated = Vec::new();
     for c in crates() {
-        let mut files_by_label: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-        for file in assembly_files(&trapline_tests::root().join(&c.directory).join("src")) {
+        let mut files_by_label: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
+        let directory = trapline_tests::root().join(&c.directory);
+        let sources = ["src", "tests"].map(|name| directory.join(name));
+        for file in sources.iter().flat_map(|sources| files(sources)) {
             let text = std::fs::read_to_string(&file).expect("file is readable");
-            for label in text.lines().filter_map(named_label) {
-                files_by_label.entry(label).or_default().push(file.clone());
+            for label in text.lines().filter_map(|line| label(&file, line)) {
+                let all = files_by_label.entry(label).or_default();
+                all.insert(file.clone());
             }
         }
         repeated.extend(
@@ -133,6 +136,15 @@ fn assembly_files_of_a_crate_define_distinct_labels() {
     );
 }
 
+/// Returns the label that a line of a file defines: of assembly, or in Rust of a string of `asm!`, which has nothing else.
+fn label(file: &Path, line: &str) -> Option<String> {
+    if file.extension()? == "s" {
+        return named_label(line);
+    }
+    let string = line.trim().strip_prefix('"')?.split('"').next()?;
+    string.ends_with(':').then(|| named_label(string))?
+}
+
 /// Returns the label that a line of assembly defines, unless it is a number, which can be repeated.
 fn named_label(line: &str) -> Option<String> {
     let (label, _) = line.split_once(':')?;
@@ -142,17 +154,63 @@ fn named_label(line: &str) -> Option<String> {
     (is_name && label.bytes().all(is_word)).then(|| label.to_owned())
 }
 
-fn assembly_files(directory: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
+/// Returns the files of Rust and assembly in a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            files.extend(assembly_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "s") {
-            files.push(path);
+            all.extend(files(&path));
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "s" || extension == "rs")
+        {
+            all.push(path);
         }
     }
-    files
+    all
+}
+
+/// `make test` runs no ignored test: another command has to name its test program.
+#[test]
+fn each_ignored_test_is_run_by_a_command() {
+    let root = trapline_tests::root();
+    let makefile = std::fs::read_to_string(root.join("Makefile")).expect("file is readable");
+    let value = |name: &str| {
+        let line = makefile.split(&format!("\n{name} :=")).nth(1);
+        let joined = line.expect("variable").replace("\\\n", " ");
+        joined.lines().next().unwrap_or_default().to_owned()
+    };
+    let (slow, fuzz) = (value("SLOW_TESTS"), value("FUZZ_TESTS"));
+    let mut seen = 0;
+    for c in crates() {
+        let tests = root.join(&c.directory).join("tests");
+        for file in files(&tests) {
+            let text = std::fs::read_to_string(&file).expect("file is readable");
+            let ignored = |line: &&str| line.trim().starts_with("#[ignore = ");
+            // Those that another test starts in a process of its own.
+            let is_part = |line: &&str| line.contains("part of other tests");
+            // A crate can have all its files in one program.
+            let all = tests.join("all.rs");
+            let path = if all.exists() { &all } else { &file };
+            let path = path.strip_prefix(&tests).expect("file of the directory");
+            let program = path
+                .iter()
+                .next()
+                .map(|name| Path::new(name).with_extension(""));
+            let program = program.expect("name").display().to_string();
+            for line in text.lines().filter(ignored).filter(|line| !is_part(line)) {
+                let command = if line.contains("make fuzz") || line.contains("make bench") {
+                    fuzz.contains(&format!("{}:{program}", c.name))
+                } else {
+                    slow.contains(&format!("--test {program}"))
+                };
+                assert!(command, "no command runs {}: {line}", file.display());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 50, "{seen} ignored tests were found");
 }
 
 /// A crate that is missing there is optimized for tests, which takes longer than all of them.

@@ -18,7 +18,7 @@ const WARM_UP_HUGE_PAGES: usize = 2;
 /// Touches of `first-touch-2m`, at most.
 const HUGE_PAGES: usize = WARM_UP_HUGE_PAGES + 14;
 
-/// Returns the number of blocks of `bytes` that `first-touch-4k` wants.
+/// Returns the number of blocks of `bytes` that `first-touch-4k` touches, with the warm-up.
 pub fn blocks(job: &Job, bytes: usize) -> usize {
     WARM_UP_BLOCKS + job.pages as usize / (bytes / PAGE)
 }

@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_run_of_many_operations_shows_the_main_ones() {
         let (main, further) = main_and_further(&cells_of(&[Workload::Basic, Workload::Exits]));
-        assert_eq!((main.len(), further.len()), (20, 0));
+        assert_eq!((main.len(), further.len()), (21, 0));
         let all = [
             Workload::Basic,
             Workload::Exits,
@@ -242,7 +242,7 @@ mod tests {
             Workload::Boot,
         ];
         let (main, further) = main_and_further(&cells_of(&all));
-        assert_eq!((main.len(), further.len()), (13, 23));
+        assert_eq!((main.len(), further.len()), (13, 24));
         assert!(further.iter().any(|cell| cell.op == Op::PortIn));
     }
 

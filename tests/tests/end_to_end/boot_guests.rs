@@ -29,9 +29,9 @@ fn whole(id: EnvironmentId) -> Option<Observation> {
         assert_eq!(reason, None, "{id} {:?}", operation.op);
     }
     assert_eq!(observation.problems, Vec::<String>::new(), "{id}");
-    // The notification of a device has a launch of its own.
-    let notifies = plan.job.selects(Op::Doorbell);
-    let launches = 1 + usize::from(notifies) + plan.boot_launches as usize;
+    // Operations that are measured apart have launches of their own.
+    let apart = (plan.job.run & OpSet::APART).len();
+    let launches = 1 + apart + plan.boot_launches as usize;
     assert_eq!(observation.launches.len(), launches, "{id}");
     Some(observation)
 }
@@ -48,8 +48,8 @@ fn own_memory(observation: &Observation) -> u64 {
 }
 
 fn in_order(observation: &Observation, stages: &[Stage]) {
-    // Before those that measure a start is one for operations, and one for the notification of a device.
-    for launch in &observation.launches[2..] {
+    // Before those that measure a start is one for operations, and one for each that is measured apart.
+    for launch in &observation.launches[1 + OpSet::APART.len()..] {
         let times = stages.iter().map(|stage| launch.timeline[stage]);
         let times: Vec<u64> = times.collect();
         assert!(times.is_sorted(), "{stages:?} at {times:?}");

@@ -5,8 +5,8 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 use trapline_environments::sim::kernel::{self, Maker};
+use trapline_tests::measurements::assert_figure;
 use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{has, CommandOutput, Place};
 use trapline_tests::{has_qemu, on_path, settings, write_program};
@@ -87,7 +87,7 @@ fn start_of(run: Child) -> String {
     let result = CommandOutput::from(run.wait_with_output().expect("child is reaped"));
     assert_eq!(result.status, Some(0), "{result:?}");
     let json: Value = serde_json::from_str(&result.stdout).expect("JSON");
-    assert!(json["cells"][0]["estimate"].is_number(), "{json}");
+    assert_figure(&json["cells"][0]);
     let facts = &json["environments"][MACHINE]["facts"];
     facts["l1-start"].as_str().expect("fact").to_owned()
 }
@@ -216,7 +216,7 @@ fn ended_when(cached: &Cached, number: i32, ready: fn(&Path) -> bool) -> Command
     signal(&run, number);
     let result = CommandOutput::from(run.wait_with_output().expect("child is reaped"));
     let place = cached.place.path();
-    let gone = wait_until(Duration::from_secs(5), || naming(place).is_empty());
+    let gone = wait_until(TO_BEGIN, || naming(place).is_empty());
     assert!(gone, "still running: {:?}", naming(place));
     result
 }

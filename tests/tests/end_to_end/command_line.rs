@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use trapline_abi::Op;
 use trapline_model::EnvironmentId;
+use trapline_tests::has_qemu;
 use trapline_tests::run::{assert_fits_80_columns, Place};
 
 #[test]
@@ -41,6 +42,9 @@ fn invalid_numbers_are_rejected() {
 /// The environment is left out, and the others are measured.
 #[test]
 fn too_small_a_guest_is_reported() {
+    if !has_qemu("a guest with too little memory") {
+        return;
+    }
     let words = ["--env", "host,sim/kvm", "--memory", "64M", "--boots", "2"];
     let json = Place::new().measure(&[&words[..], &["--workload", "basic/getpid"]].concat());
     let reason = &json["environments"]["sim/kvm"]["skip"];

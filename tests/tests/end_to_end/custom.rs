@@ -2,9 +2,8 @@
 //! Trapline. QEMU and trapline-vmm with plain command lines are examples of the latter, and a
 //! third-party VMM if one is installed.
 
-use std::time::Duration;
 use trapline_tests::measurements::{assert_measured, cell, estimate, facts, fastest, functions};
-use trapline_tests::processes::{naming, wait_until};
+use trapline_tests::processes::{naming, wait_until, TO_BEGIN};
 use trapline_tests::run::{unavailable_reason, CommandOutput, Place};
 use trapline_tests::{has_kvm, has_qemu, parts, write_program};
 
@@ -104,11 +103,11 @@ fn assert_no_record(environment: &str, vmm: &str, words: &[&str]) {
     assert!(reason.contains("command: /"), "{reason}");
     // On an exact clock the whole workload is measured.
     let run = match environment {
-        "sim/custom" => "trapline.run=basic ",
+        "sim/custom" => "trapline.run=basic/getpid,basic/null-io,",
         _ => "trapline.run=basic/getpid ",
     };
     assert!(reason.contains(run), "{reason}");
-    let gone = wait_until(Duration::from_secs(5), || naming(place.path()).is_empty());
+    let gone = wait_until(TO_BEGIN, || naming(place.path()).is_empty());
     assert!(gone, "still running: {:?}", naming(place.path()));
 }
 

@@ -32,6 +32,7 @@ fn flushed_data_survives_every_kind_of_end() {
     };
     let ran = run().or_else(|why| {
         if why.contains(cycles::HUNG) {
+            eprintln!("once more, {why}");
             run()
         } else {
             Err(why)

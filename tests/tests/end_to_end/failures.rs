@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::Duration;
 use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_kvm, has_qemu, skip, write_program};
@@ -392,7 +391,7 @@ fn boots_stored(place: &Place) -> usize {
 
 #[track_caller]
 fn assert_nothing_was_lost(place: &Place) {
-    let gone = wait_until(Duration::from_secs(5), || naming(place.path()).is_empty());
+    let gone = wait_until(TO_BEGIN, || naming(place.path()).is_empty());
     assert!(gone, "still running: {:?}", naming(place.path()));
     let boots = boots_stored(place);
     assert!(boots >= 4, "{boots} boots are stored");

@@ -240,7 +240,7 @@ fn ctrl_c_ends_bochs() {
     let result = CommandOutput::from(child.wait_with_output().expect("child is reaped"));
     assert_eq!(result.status, Some(130), "{}", result.stderr);
     assert!(
-        wait_until(Duration::from_secs(5), || !is_alive(bochs)),
+        wait_until(TO_BEGIN, || !is_alive(bochs)),
         "Bochs still runs"
     );
 }

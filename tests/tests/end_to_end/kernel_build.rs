@@ -7,7 +7,7 @@
 use rusqlite::Connection;
 use std::path::Path;
 use std::time::Duration;
-use trapline_tests::processes::{naming, signal, wait_until};
+use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{assert_fits_80_columns, CommandOutput, Place};
 use trapline_tests::skip;
 
@@ -203,19 +203,14 @@ fn interrupted_build_leaves_no_processes() {
         let mut lab = place.trapline(&words);
         let mut lab = lab.spawn().expect("trapline starts");
         let builds = || !naming(&place.parts().join("trapline-agent")).is_empty();
-        let begun = wait_until(Duration::from_secs(10), builds);
-        if begun {
-            // It unpacks the source, then runs make.
-            std::thread::sleep(Duration::from_millis(1500));
-        }
+        let begun = wait_until(TO_BEGIN, builds);
+        // It unpacks the source, then runs make.
+        std::thread::sleep(Duration::from_millis(1500));
         signal(&lab, how);
         let result = lab.wait().expect("child can be reaped");
         let status = if how == libc::SIGINT { Some(130) } else { None };
-        assert!(!begun || result.code() == status, "signal {how}: {result}");
-        if !begun {
-            return skip(FEATURE, "nothing was built; see the skip of another test");
-        }
-        let gone = wait_until(Duration::from_secs(10), || !builds());
+        assert!(begun && result.code() == status, "signal {how}: {result}");
+        let gone = wait_until(TO_BEGIN, || !builds());
         assert!(gone, "signal {how} left {:?}", naming(&place.parts()));
     }
 }

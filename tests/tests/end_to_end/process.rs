@@ -1,6 +1,6 @@
 //! Guests that are processes on the simulated machine, end to end.
 
-use trapline_tests::measurements::{cell, fastest};
+use trapline_tests::measurements::{assert_figure, cell, fastest};
 use trapline_tests::run::{has, Place};
 
 const FEATURE: &str = "guests that are processes";
@@ -14,8 +14,7 @@ fn crossing(place: &Place, mechanism: &str) -> Option<[f64; 2]> {
     let words: Vec<_> = words.split(' ').chain([mechanism]).collect();
     let run = place.measure(&words);
     for operation in ["hypercall", "port-out"] {
-        let cell = cell(&run, "sim/process", operation);
-        assert!(cell["estimate"].is_number(), "{mechanism}: {cell:#}");
+        assert_figure(cell(&run, "sim/process", operation));
     }
     Some(["hypercall", "port-out"].map(|operation| fastest(&run, "sim/process", operation)))
 }

@@ -146,13 +146,27 @@ fn guest_ends_with_a_killed_vmm() {
     }
 }
 
+/// Waits until a process handles SIGTERM (proc_pid_status(5), SigCgt).
+fn await_handler(child: &Child) {
+    let deadline = Instant::now() + SPIN_POLLS;
+    let handles = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.split("SigCgt:").nth(1).unwrap().split_whitespace();
+        let caught = u64::from_str_radix(caught.take(1).next().unwrap(), 16).unwrap();
+        caught & 1 << (libc::SIGTERM - 1) != 0
+    };
+    while !handles() {
+        assert!(Instant::now() < deadline, "SIGTERM has no handler");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn signal_stops_a_spinning_guest() {
     for words in GUESTS {
         let image = ImageFile::new(&TestImage::direct(&SPIN).bytes());
         let (mut child, guest) = spinning(&image, words);
-        // The handler is installed after the process has been started.
-        thread::sleep(Duration::from_millis(300));
+        await_handler(&child);
         signal(&child, libc::SIGTERM);
         assert_eq!(await_end(&mut child).code(), Some(128 + libc::SIGTERM));
         guest.into_iter().for_each(await_death);
@@ -192,7 +206,8 @@ fn signal_stops_a_guest_whose_output_is_not_read() {
     writer.write_all(&vec![b'x'; size as usize]).unwrap();
     let mut child = process(&image).stdout(writer).spawn().unwrap();
     await_guest(child.id(), 1);
-    // The handler is installed, and the guest runs, after the process has been started.
+    await_handler(&child);
+    // The guest runs, and its output waits.
     thread::sleep(Duration::from_millis(500));
     signal(&child, libc::SIGTERM);
     assert_eq!(await_end(&mut child).code(), Some(128 + libc::SIGTERM));

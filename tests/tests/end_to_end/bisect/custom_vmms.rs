@@ -3,7 +3,7 @@
 use super::{assert_names, can_search, Repository};
 use std::path::Path;
 use trapline_tests::run::CommandOutput;
-use trapline_tests::{has_git, parts};
+use trapline_tests::{has_git, has_qemu, parts};
 
 /// A VMM: the one in its first argument behind a filter of system calls with so many redundant instructions.
 const VMM: &str = r#"
@@ -113,6 +113,9 @@ fn commit_that_slowed_a_vmm_down_is_found() {
 /// A program of that name in the caller's directory is not measured.
 #[test]
 fn vmm_that_no_commit_builds_is_reported() {
+    if !has_qemu("a search for a VMM that no commit builds") {
+        return;
+    }
     if !has_git("a VMM that no commit builds") {
         return;
     }

@@ -14,7 +14,7 @@ fn baseline_with_profiles(place: &Place, feature: &str) -> Option<PathBuf> {
     let file = baseline(place);
     let text = std::fs::read_to_string(&file).expect("file exists");
     if !text.contains("\"ledgers\"") {
-        skip(feature, "this QEMU cannot load the plugin that counts");
+        skip(feature, "QEMU is too old to load the plugin that counts");
         return None;
     }
     Some(file)
