@@ -132,17 +132,17 @@ impl Example {
         Some(rendered.map(str::to_owned).collect())
     }
 
-    /// Returns for each documented table all lines, of tables those columns that it has; of a page without tables all.
+    /// Returns all lines, or for each documented table, if one has other columns than what is printed, all lines with its
+    /// columns.
     fn with_columns(&self, printed: &[String]) -> Vec<String> {
         let is_header = |pair: &&[String]| pair[1].starts_with("|:-");
         let headers = self.output.windows(2).filter(is_header);
-        let projected: Vec<String> = headers
-            .flat_map(|pair| columns(&pair[0], printed))
-            .collect();
-        if projected.is_empty() {
+        let headers: Vec<&String> = headers.map(|pair| &pair[0]).collect();
+        if headers.iter().all(|header| printed.contains(header)) {
             return printed.to_vec();
         }
-        projected
+        let projected = headers.iter().map(|header| columns(header, printed));
+        projected.collect::<Vec<_>>().concat()
     }
 
     /// Returns for each documented line the printed line that equals it after `normal`; `None` for an elision.

@@ -19,7 +19,7 @@ mod skip;
 mod slow;
 pub mod workspace;
 
-pub use skip::skip;
+pub use skip::{on_path, skip};
 pub use slow::slow_image;
 pub use trapline_host::testing::write_program;
 
@@ -120,14 +120,6 @@ pub fn has_kvm(feature: &str) -> bool {
             false
         }
     }
-}
-
-/// Returns the path of a program found in $PATH.
-pub fn on_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(program))
-        .find(|program| program.is_file())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Returns whether this host is like a reason says.
@@ -47,14 +47,18 @@ const ACCEPTED: &[(&str, Check)] = &[
     ("no Xen package", || lacks("apt-get")),
     ("apt-get download", || lacks("apt-get")),
     ("drivers are not modules", || lacks("apt-get")),
-    ("symbols", || !has_debug_archive()),
-    ("`make baseline`", || true),
+    ("Xen has no symbols", || !has_debug_archive()),
+    ("its symbols cannot be had", || !has_debug_archive()),
+    ("`make baseline` makes it", || true),
+    ("`make baseline` updates it", || true),
     ("one CPU", has_one_cpu),
     ("one processor only", has_one_cpu),
     ("module bridge is not loaded", || {
         !Path::new("/sys/module/bridge").exists()
     }),
-    ("root", || !is_root()),
+    ("they need root", || !is_root()),
+    ("unpacking needs root", || !is_root()),
+    ("by root only", || !is_root()),
     ("vm.mmap_min_addr", || !is_root()),
     ("no network with a tap", || !has_taps()),
     ("transparent_hugepage", || {
@@ -87,9 +91,16 @@ pub fn skip(feature: &str, why: &str) {
         .unwrap_or_else(|error| panic!("cannot note a skip in {file:?}: {error}"));
 }
 
-fn lacks(program: &str) -> bool {
+/// Returns the path of a program found in $PATH.
+pub fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    !std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|program| program.is_file())
+}
+
+fn lacks(program: &str) -> bool {
+    on_path(program).is_none()
 }
 
 /// Returns whether QEMU is installed in a version that is supported.

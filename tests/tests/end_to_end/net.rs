@@ -146,9 +146,8 @@ fn linux_guests_exchange_bytes_and_send_packets() {
         ),
         ("vhost-net", "net"),
     ] {
-        let own = ["--env", "sim/kvm/linux", "--exact-boots", "1"];
-        let words = ["--workload", selection, "--peer", "guest", "--path", path];
-        let json = place.measure(&[&own[..], &words].concat());
+        let own = ["--env", "sim/kvm/linux", "--workload", selection];
+        let json = place.measure(&[&own[..], &["--peer", "guest", "--path", path]].concat());
         let cells = json["cells"].as_array().expect("list");
         let expected = trapline_model::names::operations(selection).expect("known names");
         assert_eq!(cells.len(), expected.len());
