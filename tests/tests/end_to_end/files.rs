@@ -45,11 +45,16 @@ fn count(fact: &str, unit: &str) -> u64 {
     number.unwrap_or_else(|| panic!("{unit}: {fact}"))
 }
 
-/// Checks the order of prices, and the counts of the image's cache.
-fn check_image(json: &Value, environment: &str) {
+/// Checks the order of prices, which on the wall clock depends on what else a host does.
+fn check_prices(json: &Value, environment: &str) {
     let of = |operation| fastest(json, environment, operation);
     assert!(of("open") < of("read-1k") && of("read-1k") < of("read-64k"));
     assert!(of("read-4k-cold") > 2.0 * of("read-4k-warm"), "{json:#}");
+    assert!(of("write-4k-fsync") > 2.0 * of("write-4k-warm"), "{json:#}");
+}
+
+/// Checks the counts of the image's cache.
+fn check_cache(json: &Value, environment: &str) {
     let warm = fact(json, environment, "read-1m-warm");
     assert_eq!(count(&warm, "misses"), 0, "{warm}");
     assert_eq!(count(&warm, "hits"), count(&warm, "pages needed"), "{warm}");
@@ -64,7 +69,6 @@ fn check_image(json: &Value, environment: &str) {
         count(&random, "misses") > count(&random, "hits"),
         "{random}"
     );
-    assert!(of("write-4k-fsync") > 2.0 * of("write-4k-warm"), "{json:#}");
     let warm = fact(json, environment, "write-4k-warm");
     assert_eq!(count(&warm, "written to it"), 0, "{warm}");
     for operation in ["write-4k-fsync", "write-large"] {
@@ -87,7 +91,8 @@ fn files_of_the_image_are_read_on_the_instruction_clock() {
             continue;
         }
         assert_measured(&json, environment, &OPERATIONS);
-        check_image(&json, environment);
+        check_prices(&json, environment);
+        check_cache(&json, environment);
     }
 }
 
@@ -100,7 +105,8 @@ fn files_of_the_image_are_read_on_this_host() {
             skip("files of the image", reason);
             continue;
         }
-        check_image(&json, environment);
+        assert_measured(&json, environment, &OPERATIONS);
+        check_cache(&json, environment);
     }
 }
 
