@@ -34,7 +34,7 @@ pub use inspect::{DoctorArgs, ExplainArgs, FloorArgs, ListArgs, ShowArgs};
 pub use irq::{Contradiction, IrqArgs};
 pub use kernel_build::KernelBuildArgs;
 pub use names::selected;
-pub use net::{path, NetArgs};
+pub use net::NetArgs;
 pub use plan::{PlanArgs, PlanCommand};
 pub use populate::{populate_methods, PopulateArgs};
 pub use report::ReportArgs;

@@ -3,7 +3,7 @@
 use crate::args::ExportArgs;
 use crate::failure::{Failure, Status};
 use crate::store_path::store_path;
-use crate::{outcome, show, terminal};
+use crate::{show, terminal};
 use trapline_export::{ExportError, Format, Source};
 use trapline_runner::Interrupt;
 use trapline_store::Store;
@@ -19,16 +19,6 @@ pub fn export(args: &ExportArgs) -> Result<Status, Failure> {
     let mut store = Store::open_existing(&file)?;
     let run = show::chosen(&mut store, args.run)?;
     let run = store.load(run)?;
-    if let Some(family) = outcome::family(&run) {
-        return Err(Failure::usage(
-            format!(
-                "run {} has no samples: it measured {}",
-                run.info.id,
-                family.name()
-            ),
-            format!("trapline show --run {} --format json", run.info.id),
-        ));
-    }
     let interrupt = Interrupt::install()?;
     let source = Source {
         run: run.info.id.0.unsigned_abs(),

@@ -8,7 +8,7 @@ use std::path::Path;
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_gate::{compare, forms, Baseline, BaselineError, Comparison, Outcome};
 use trapline_host::files::{read_text, TEXT_LIMIT};
-use trapline_model::{names, request, Config, Scheduling, EXACT_BOOTS};
+use trapline_model::{names, request, Aim, Config, Scheduling, EXACT_BOOTS};
 use trapline_runner::counters::Counters;
 use trapline_runner::exact::{explain_changes, measure, require_exact, require_figures};
 use trapline_runner::profiles::Profiler;
@@ -36,7 +36,7 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
         .ok();
     let run = measure(
         &mut store,
-        "baseline",
+        Aim::Baseline,
         &configs,
         operations,
         counters.as_ref(),
@@ -85,8 +85,8 @@ pub fn check(args: &CheckArgs) -> Result<Status, Failure> {
     let context = session.context();
     require_same_scheduling(&baseline, context.inventory.scheduling())?;
     let operations = baseline.operations();
-    let command = format!("check --baseline {}", args.baseline.display());
-    let run = measure(&mut store, &command, &configs, operations, None, &context)?;
+    let aim = Aim::Check(args.baseline.display().to_string());
+    let run = measure(&mut store, aim, &configs, operations, None, &context)?;
     let summary = trapline_stats::summarise(&run.observations);
     let mut comparison = compare(&baseline, &summary, &args.tolerances.tolerances());
     let explained = explain_changes(&mut comparison, &baseline, &context);

@@ -4,9 +4,9 @@ use crate::args::{selected, Format, HistoryArgs, HistoryFormat};
 use crate::failure::{Failure, Status};
 use crate::store_path::store_path;
 use crate::{outcome, show, terminal};
-use trapline_abi::OpSet;
+use trapline_model::Operation;
 use trapline_report::{history, page::trend};
-use trapline_runner::request_text;
+use trapline_runner::series_settings::comparable;
 use trapline_stats::history::{screen, RunTime, SeriesBuilder, Settings};
 use trapline_store::Store;
 
@@ -24,12 +24,17 @@ pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
             run: info.id.0,
             at: info.started_at,
         };
-        let settings = request_text::comparable(&info);
+        let settings = comparable(&info.request);
         past.add(&moment, &info.facts, &settings, &run.observations);
     }
     let operations = match args.workloads.as_slice() {
-        [] => OpSet::ALL,
-        workloads => selected(workloads).0,
+        [] => None,
+        workloads => Some(selected(workloads).0),
+    };
+    let is_chosen = |operation: Operation| match (operation.guest(), operations) {
+        (_, None) => true,
+        (Some(op), Some(chosen)) => chosen.contains(op),
+        (None, Some(_)) => false,
     };
     let settings = Settings {
         least_change: args.margin / 100.0,
@@ -40,7 +45,7 @@ pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
         let named = &args.environments;
         let environment = &one.series.config.environment;
         let is_named = named.is_empty() || named.contains(environment);
-        is_named && operations.contains(one.series.op)
+        is_named && is_chosen(one.series.op)
     });
     let document = history::document(&screening, &show::date);
     match args.format {

@@ -1,75 +1,50 @@
 //! `trapline net`: measures rates and latencies of packets through forwarders.
 
-use crate::args::{path, Format, NetArgs};
-use crate::outcome;
+use crate::args::NetArgs;
+use crate::run;
 use crate::session::{open_store, Session};
 use rustix::thread::{sched_getaffinity, CpuSet};
-use trapline_model::packets::PacketRequest;
-use trapline_model::EnvironmentId;
-use trapline_report::packets::Rates;
-use trapline_report::Family;
-use trapline_runner::{packets, Failure, Status};
-use trapline_store::{Run, Store};
-
-/// Name of the measurement, for messages.
-const FAMILY: &str = "packets";
+use trapline_model::{packets, EnvironmentId, Request};
+use trapline_runner::run::perform;
+use trapline_runner::{BootOptions, Failure, Status};
 
 /// Measures, stores and prints.
 ///
 /// # Errors
 /// An option is invalid, a part is missing, the store cannot be written, or output cannot.
 pub fn net(args: &NetArgs) -> Result<Status, Failure> {
-    let paths = args.paths()?;
-    let request = args.request(&paths, cpus(&args.cpus)?);
+    let request = args.request()?;
+    let request = Request {
+        packets: packets::Settings {
+            cpus: cpus(&args.cpus)?,
+            ..request.packets
+        },
+        ..request
+    };
     let mut store = open_store(&args.run_options)?;
     let inventory = args.run_options.environment_options.inventory()?;
     let session = Session::open(&args.run_options, inventory)?;
     session.warn_of_load(&[EnvironmentId::HOST.into()], args.run_options.quiet);
-    let run = packets::perform(&mut store, &request, &paths, None, &session.context())?;
-    show(&run, &request, args.format.into(), &session)
-}
-
-/// Measures the packets of a plan file, and prints them.
-///
-/// # Errors
-/// See [`net`]; also a format that packets do not have.
-pub fn run_plan(
-    store: &mut Store,
-    request: PacketRequest,
-    text: &str,
-    session: &Session,
-    format: Format,
-) -> Result<Status, Failure> {
-    let format = outcome::supported_by_family(FAMILY, format)?;
-    let names = request.paths.iter();
-    let paths = names.map(|name| path(name, &[]));
-    let paths = paths.collect::<Result<Vec<_>, _>>()?;
-    let request = PacketRequest {
-        cpus: cpus(&[])?,
+    let request = Request {
+        ready: session.inventory.ready(&request.configs),
         ..request
     };
-    let run = packets::perform(store, &request, &paths, Some(text), &session.context())?;
-    show(&run, &request, format, session)
-}
-
-fn show(
-    run: &Run,
-    request: &PacketRequest,
-    format: Format,
-    session: &Session,
-) -> Result<Status, Failure> {
-    let rates = Rates::new(request, &run.trials);
-    let status = if rates.is_good() {
-        Status::Done
-    } else {
-        Status::Failed
-    };
-    outcome::print_family(&Family::Packets(rates), format)?;
-    Ok(outcome::of_command(run, status, &session.interrupt))
+    let options = BootOptions::default();
+    let run = perform(&mut store, &request, &session.context(), &options)?;
+    run::finish(
+        &args.output,
+        &args.run_options.store,
+        &mut store,
+        &run,
+        &session.interrupt,
+    )
 }
 
 /// Returns the CPU of the ports and that of the forwarder.
-fn cpus(named: &[u32]) -> Result<[u32; 2], Failure> {
+///
+/// # Errors
+/// This process may not use both.
+pub fn cpus(named: &[u32]) -> Result<[u32; 2], Failure> {
     let affinity = sched_getaffinity(None).map_err(|error| Failure::from_error(&error))?;
     let all = 0..CpuSet::MAX_CPU as u32;
     let usable: Vec<u32> = all.filter(|cpu| affinity.is_set(*cpu as usize)).collect();

@@ -6,13 +6,10 @@ use crate::recorded_command::quoted;
 use crate::terminal;
 use trapline_model::file;
 use trapline_model::irq::Settings;
-use trapline_model::kernel_build::{BuildOutcome, BuildRequest};
-use trapline_model::packets::{PacketRequest, TrialOutcome};
-use trapline_model::{Config, Observation, Outcome};
-use trapline_report::kernel_build::Matrix;
+use trapline_model::{packets, Config, Observation, Outcome};
 use trapline_report::packets::Rates;
-use trapline_report::{Document, Family, Report, Style};
-use trapline_runner::{is_running_elsewhere, request_text, Interrupt};
+use trapline_report::{Document, Report, Style};
+use trapline_runner::{is_running_elsewhere, Interrupt};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::{verdict, FailureKind, Summary, Value};
 use trapline_store::{Run, RunId, RunInfo};
@@ -59,10 +56,20 @@ fn report_of(run: &Run, observations: &[Observation]) -> Report {
         skips,
         co_tenants: Vec::new(),
         aa_control: AaTest::new(&run.observations, &verdicts),
+        builds: trapline_stats::builds::over_base(observations, &summary),
         summary,
         tables: study(run).map_or_else(Vec::new, |study| study.tables),
-        operations: request_text::operations(&run.info.request),
+        operations: run.info.request.guest_operations(),
+        long: run.info.request.long_operations(),
+        packets: packets(run, observations),
     }
+}
+
+/// Returns the trials of packets of a run.
+fn packets(run: &Run, observations: &[Observation]) -> Rates {
+    let settings = run.info.request.packets;
+    let cpus = settings.map_or(packets::Settings::default().cpus, |settings| settings.cpus);
+    Rates::new(observations, cpus)
 }
 
 /// Returns the state of a run that is not finished, as a sentence.
@@ -173,39 +180,6 @@ pub fn of_command(run: &Run, status: Status, interrupt: &Interrupt) -> Status {
     Status::Interrupted(signal)
 }
 
-/// Returns what a run of kernel builds or of packets has measured; `None` of other runs.
-pub fn family(run: &Run) -> Option<Family> {
-    let request = &run.info.request;
-    if let Ok(request) = request.parse::<BuildRequest>() {
-        return Some(Family::Builds(Matrix::new(request.size, &run.builds)));
-    }
-    let request: PacketRequest = request.parse().ok()?;
-    Some(Family::Packets(Rates::new(&request, &run.trials)))
-}
-
-/// Prints kernel builds or packets.
-///
-/// # Errors
-/// The format is not supported, or output cannot be written.
-pub fn print_family(family: &Family, format: Format) -> Result<(), Failure> {
-    let format = supported_by_family(family.name(), format)?;
-    print(&family.document(env!("CARGO_PKG_VERSION")), format)
-}
-
-/// Returns `format` if kernel builds and packets have it.
-///
-/// # Errors
-/// They do not.
-pub fn supported_by_family(family: &str, format: Format) -> Result<Format, Failure> {
-    match format {
-        Format::Table | Format::Json | Format::Markdown => Ok(format),
-        _ => Err(Failure::usage(
-            format!("--format: not supported by {family}"),
-            "choose table, json or markdown",
-        )),
-    }
-}
-
 /// Prints bar charts of a stored run.
 ///
 /// # Errors
@@ -224,13 +198,10 @@ pub fn style() -> Style {
     }
 }
 
-/// Returns whether any operation, build or trial of a run was measured.
+/// Returns whether any operation of a run was measured.
 fn has_figures(run: &Run) -> bool {
     let mut operations = run.observations.iter().flat_map(|seen| &seen.operations);
-    let (mut builds, mut trials) = (run.builds.iter(), run.trials.iter());
     operations.any(|operation| matches!(operation.outcome, Outcome::Measured { .. }))
-        || builds.any(|build| matches!(build.outcome, BuildOutcome::Done(_)))
-        || trials.any(|trial| matches!(trial.outcome, TrialOutcome::Done(_)))
 }
 
 /// Returns the status of a command with this summary. An operation that failed in some boots has failed.

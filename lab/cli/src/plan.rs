@@ -1,20 +1,16 @@
 //! `trapline plan`, and plan files of `trapline run`.
 
-use crate::args::{path as net_path, PlainFormat, PlanArgs, PlanCommand};
-use crate::terminal;
+use crate::args::{PlainFormat, PlanArgs, PlanCommand};
+use crate::{net, terminal};
 use serde::Serialize;
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trapline_environments::packets::check;
 use trapline_host::files::{read_text, TEXT_LIMIT};
 use trapline_model::file::{self, Study};
-use trapline_model::kernel_build::BuildRequest;
-use trapline_model::packets::PacketRequest;
-use trapline_model::{expand, names, Clock, Config, Plan};
-use trapline_runner::{kernel_build, Failure, Inventory, Status};
+use trapline_model::{expand, packets, Clock, Config, Operation, Plan, Request};
+use trapline_runner::{Failure, Inventory, Status};
 
 /// Checks a plan, or prints the schema of plans.
 ///
@@ -26,11 +22,7 @@ pub fn plan(args: &PlanArgs) -> Result<Status, Failure> {
             let study = read(&args.file)?;
             let inventory = args.environment_options.inventory()?;
             let inventory = inventory.with_overrides(&study.configs)?;
-            let checked = match (&study.builds, &study.packets) {
-                (Some(builds), _) => Checked::of_builds(&study, builds, &inventory),
-                (_, Some(packets)) => Checked::of_packets(&study, packets, &inventory)?,
-                _ => Checked::new(&study, &inventory),
-            };
+            let checked = Checked::new(&study, &inventory)?;
             match args.format {
                 PlainFormat::Table => terminal::print_text(&checked.text())?,
                 PlainFormat::Json => terminal::print_json(&json!(checked))?,
@@ -66,8 +58,25 @@ pub fn read(path: &Path) -> Result<Study, Failure> {
 }
 
 /// Returns the request of the study, with this seed.
-pub fn request(study: &Study, inventory: &Inventory, seed: u64) -> trapline_model::Request {
-    trapline_model::Request {
+///
+/// # Errors
+/// Packets need two CPUs.
+pub fn request(study: &Study, inventory: &Inventory, seed: u64) -> Result<Request, Failure> {
+    let has_packets = study
+        .long
+        .iter()
+        .any(|it| matches!(it, Operation::Packets(_)));
+    let cpus = if has_packets {
+        net::cpus(&[])?
+    } else {
+        study.packets.cpus
+    };
+    Ok(Request {
+        long: study.long.clone(),
+        packets: packets::Settings {
+            cpus,
+            ..study.packets
+        },
         configs: study.configs.clone(),
         ready: inventory.ready(&study.configs),
         without_taps: inventory.without_taps(study.operations),
@@ -80,8 +89,8 @@ pub fn request(study: &Study, inventory: &Inventory, seed: u64) -> trapline_mode
         with_control: true,
         seed,
         irq: study.irq.clone(),
-        ..trapline_model::Request::default()
-    }
+        ..Request::default()
+    })
 }
 
 /// Returns the end of the study's budget, which starts now.
@@ -114,77 +123,21 @@ struct Row {
 }
 
 impl Checked {
-    fn new(study: &Study, inventory: &Inventory) -> Self {
-        let plan = expand(&request(study, inventory, study.seed.unwrap_or_default()));
+    fn new(study: &Study, inventory: &Inventory) -> Result<Self, Failure> {
+        let plan = expand(&request(study, inventory, study.seed.unwrap_or_default())?);
         let rows = study.configs.iter().map(|it| row(it, &plan, inventory));
         let wall = plan.boots.iter();
         let wall = wall.filter(|boot| boot.config.environment.clock() == Clock::Wall);
-        Self {
+        let of_guests = study.operations.iter().map(Operation::from);
+        let operations = of_guests.chain(study.long.iter().copied());
+        Ok(Self {
             about: study.about.clone(),
-            operations: names::describe(study.operations),
+            operations: Operation::describe(operations),
             boots: plan.boots.len(),
             blocks: wall.map(|boot| boot.block as usize + 1).max().unwrap_or(0),
             seed: study.seed,
             budget_s: study.budget.map(|budget| budget.as_secs()),
             configs: rows.collect(),
-        }
-    }
-
-    fn of_builds(study: &Study, builds: &BuildRequest, inventory: &Inventory) -> Self {
-        let all = builds.expand();
-        let rounds = all.iter().map(|build| build.round as usize + 1).max();
-        let firsts = all.iter().filter(|build| build.round == 0);
-        let cells: BTreeSet<_> = firsts.map(|it| (it.environment, it.column)).collect();
-        let rows = cells.into_iter().map(|(environment, column)| {
-            let skip =
-                kernel_build::unavailable_reason(inventory, builds.size, environment, column);
-            let boots = builds.boots_of(environment) as usize;
-            Row {
-                config: format!("{environment} {column}"),
-                clock: environment.clock().name(),
-                boots: if skip.is_none() { boots } else { 0 },
-                skip,
-            }
-        });
-        let rows: Vec<_> = rows.collect();
-        Self {
-            about: study.about.clone(),
-            operations: format!("kernel-build {}", builds.size),
-            boots: rows.iter().map(|row| row.boots).sum(),
-            blocks: rounds.unwrap_or(0),
-            seed: study.seed,
-            budget_s: study.budget.map(|budget| budget.as_secs()),
-            configs: rows,
-        }
-    }
-
-    fn of_packets(
-        study: &Study,
-        packets: &PacketRequest,
-        inventory: &Inventory,
-    ) -> Result<Self, Failure> {
-        let all = packets.expand();
-        let mut rows = Vec::new();
-        for name in &packets.paths {
-            let missing = check(&net_path(name, &[])?, &inventory.settings().parts).err();
-            rows.push(Row {
-                config: name.clone(),
-                clock: Clock::Wall.name(),
-                boots: match missing {
-                    Some(_) => 0,
-                    None => all.iter().filter(|it| it.path == *name).count(),
-                },
-                skip: missing.map(|error| error.with_remedy()),
-            });
-        }
-        Ok(Self {
-            about: study.about.clone(),
-            operations: "packets".to_owned(),
-            boots: rows.iter().map(|row| row.boots).sum(),
-            blocks: packets.rounds as usize,
-            seed: study.seed,
-            budget_s: None,
-            configs: rows,
         })
     }
 
@@ -231,6 +184,6 @@ fn row(config: &Config, plan: &Plan, inventory: &Inventory) -> Row {
             .iter()
             .filter(|boot| boot.config == *config)
             .count(),
-        skip: skip.or_else(|| unavailable().map(ToString::to_string)),
+        skip: skip.or_else(|| unavailable().map(|it| it.to_string())),
     }
 }

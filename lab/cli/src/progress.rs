@@ -277,20 +277,11 @@ impl EventHandler for Progress {
                 }
                 self.show_boot(boot, Some(line));
             }
-            RunEvent::BuildStarted(environment, column) => {
-                self.bar().set_message(format!("{environment} {column}"));
-            }
-            RunEvent::TrialStarted(trial) => {
-                let line = format!("{}: {}", trial.path, trial.frames);
-                self.bar()
-                    .set_message(terminal::printable(&line).into_owned());
-            }
             RunEvent::BootDone(boot) => {
                 self.bar().inc(1);
                 self.show_boot(boot, None);
             }
             RunEvent::Observed(observation) => self.show_finding(observation),
-            RunEvent::StepDone => self.bar().inc(1),
             RunEvent::Finished => self.bar().finish_and_clear(),
         }
     }
@@ -316,7 +307,7 @@ fn line(boot: &PlannedBoot, text: &str) -> String {
 fn describe(boot: &PlannedBoot, progress: GuestProgress) -> String {
     match progress {
         GuestProgress::Launch { number, of } => format!("launch {} of {of}", number + 1),
-        GuestProgress::Operation(op) => names::path(op),
+        GuestProgress::Operation(op) => op.path(),
         GuestProgress::Window(window) => describe_window(boot.config.environment.clock(), &window),
     }
 }

@@ -1,61 +1,202 @@
 //! Commands that repeat stored runs, for pasting into a shell.
 
 use std::borrow::Cow;
-use trapline_abi::{block, OpSet};
-use trapline_model::{irq, names};
+use std::collections::BTreeSet;
+use trapline_abi::block;
+use trapline_model::kernel_build::Column;
+use trapline_model::packets::{PacketOperation, Purpose, Queues};
+use trapline_model::{irq, Aim, Config, Operation, RecordedRequest};
 
 /// Returns the command of a run from its request.
-pub fn command(request: &str) -> String {
-    let options = options(request);
-    if let ("check", Some(baseline)) = (options[0].0, value(&options, "baseline")) {
-        return format!("trapline check --baseline {}", quoted(baseline));
+pub fn command(request: &RecordedRequest) -> String {
+    if let Some(words) = &request.text {
+        return format!("trapline {}", quoted(words));
     }
-    let (is_baseline, options) = match options.as_slice() {
-        [("baseline", ""), options @ ..] => (true, options),
-        options => (false, options),
+    let guests = request.guest_operations();
+    let (name, options) = match request.long_operations().first() {
+        _ if matches!(request.aim, Aim::Check(_)) => ("check", Vec::new()),
+        Some(Operation::Build(_)) => ("kernel-build", builds(request)),
+        Some(Operation::Packets(_)) => ("net", packets(request)),
+        _ if request.aim == Aim::Baseline => ("baseline", operations(request, true)),
+        _ if guests.is_subset(irq::operations()) => ("irq", interrupts(request)),
+        _ if guests.is_subset(block::operations()) => ("block", disk(request)),
+        _ => ("run", operations(request, true)),
     };
-    let Some(workloads) = value(options, "workload") else {
-        let spaces = || request.split_whitespace().map(str::to_owned).collect();
-        let words: Vec<String> = shlex::split(request).unwrap_or_else(spaces);
-        let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
-        return format!("trapline {}", words.join(" "));
+    let baseline = match &request.aim {
+        Aim::Check(baseline) => vec![("baseline", baseline.clone())],
+        Aim::Report | Aim::Baseline => Vec::new(),
     };
-    let set = names::operations(workloads).unwrap_or_default();
-    let is_all_of = |family: OpSet| !set.is_empty() && set.is_subset(family);
-    let (name, rename): (_, Rename) = match () {
-        () if is_baseline => ("baseline", baseline_option),
-        () if is_all_of(irq::operations()) => ("irq", irq_option),
-        () if is_all_of(block::operations()) => ("block", block_option),
-        () => ("run", run_option),
-    };
-    let options = options
-        .iter()
-        .filter_map(|(name, value)| rename(name, value));
-    let words: Vec<String> = options.collect();
-    format!("trapline {name} {}", words.join(" "))
+    let options = baseline.into_iter().chain(options);
+    let words = options.map(|(name, value)| format!(" --{name} {}", quoted(&value)));
+    format!("trapline {name}{}", words.collect::<String>())
 }
 
-/// Returns an option of the command, or nothing if it has none.
-type Rename = fn(&str, &str) -> Option<String>;
+/// Name and value of an option.
+type Setting = (&'static str, String);
 
-fn options(request: &str) -> Vec<(&str, &str)> {
-    let words = request.strip_prefix("--").unwrap_or(request).split(" --");
-    words
-        .map(|word| word.split_once(' ').unwrap_or((word, "")))
-        .collect()
+/// Options that all commands for guests have.
+fn common(request: &RecordedRequest) -> Vec<Setting> {
+    let environments: Vec<&str> = request.configs.iter().map(String::as_str).collect();
+    vec![("env", environments.join(","))]
 }
 
-fn value<'a>(options: &[(&'a str, &'a str)], name: &str) -> Option<&'a str> {
-    let found = options.iter().find(|(known, _)| *known == name);
-    found.map(|(_, value)| *value)
+/// Returns preset, boots and settings; baselines have no preset.
+fn extent(request: &RecordedRequest) -> Vec<Setting> {
+    let mut options = Vec::new();
+    let preset = request
+        .preset
+        .clone()
+        .filter(|_| request.aim != Aim::Baseline);
+    options.extend(preset.map(|preset| ("preset", preset)));
+    options.extend(request.boots.map(|boots| ("boots", boots.to_string())));
+    let exact = request
+        .exact_boots
+        .map(|boots| ("exact-boots", boots.to_string()));
+    options.extend(exact);
+    let settings = trapline_model::SETTINGS.iter();
+    let settings =
+        settings.filter_map(|it| Some((it.name, request.settings.get(it.name)?.clone())));
+    options.extend(settings);
+    options
 }
 
-fn option(name: &str, value: &str) -> Option<String> {
-    let name = quoted(&format!("--{name}")).into_owned();
-    Some(match value {
-        "" => name,
-        value => format!("{name} {}", quoted(value)),
-    })
+fn operations(request: &RecordedRequest, with_workloads: bool) -> Vec<Setting> {
+    let mut options = common(request);
+    if with_workloads {
+        options.push(("workload", request.operations.join(",")));
+    }
+    options.extend(extent(request));
+    options
+}
+
+fn interrupts(request: &RecordedRequest) -> Vec<Setting> {
+    let mut options = operations(request, false);
+    let timer = match request.operations.as_slice() {
+        [one] => one
+            .strip_prefix("irq/")
+            .and_then(|name| name.strip_suffix("-timer")),
+        _ => None,
+    };
+    options.extend(timer.map(|timer| ("timer", timer.to_owned())));
+    let idle = request.irq_settings().idle();
+    if idle != irq::Settings::default().idle() {
+        options.push(("idle", idle.to_owned()));
+    }
+    let of_command = [
+        "load",
+        "period",
+        "pin",
+        "policy",
+        "require",
+        "samples",
+        "sched",
+        "threshold",
+        "vcpus-per-cpu",
+    ];
+    let known = of_command.into_iter();
+    options.extend(known.filter_map(|name| Some((name, request.irq.get(name)?.clone()))));
+    // Xen's schedulers are settings of the machine, too.
+    let mut names = BTreeSet::new();
+    options.retain(|(name, _)| names.insert(*name));
+    options
+}
+
+fn disk(request: &RecordedRequest) -> Vec<Setting> {
+    let mut options = operations(request, false);
+    if request.guest_operations() != block::operations() {
+        let list = request.operations.join(",").replace("block/", "");
+        options.push(("op", list));
+    }
+    if let Some(block) = request.block {
+        options.push(("size", format!("{}M", block.mib)));
+        options.push(("requests", block.requests.to_string()));
+    }
+    options
+}
+
+/// Returns the configurations.
+fn configs(request: &RecordedRequest) -> Vec<Config> {
+    let all = request.configs.iter();
+    all.filter_map(|name| Config::from_recorded(name)).collect()
+}
+
+/// Joins values, each once, in their order.
+fn list<T: Ord>(values: impl Iterator<Item = T>, name: impl Fn(&T) -> String) -> String {
+    let all: BTreeSet<T> = values.collect();
+    all.iter().map(name).collect::<Vec<_>>().join(",")
+}
+
+fn builds(request: &RecordedRequest) -> Vec<Setting> {
+    let configs = configs(request);
+    let columns = || configs.iter().filter_map(Column::of);
+    let size = request
+        .operations
+        .first()
+        .and_then(|name| name.split_once('/'));
+    let environments = configs.iter().map(|config| config.environment);
+    let mut options = vec![
+        ("env", list(environments, ToString::to_string)),
+        (
+            "size",
+            size.map_or_else(String::new, |(_, size)| size.to_owned()),
+        ),
+        ("cpus", list(columns().map(|it| it.cpus), u32::to_string)),
+        (
+            "place",
+            list(columns().map(|it| it.place), |it| it.name().to_owned()),
+        ),
+    ];
+    options.extend(request.boots.map(|boots| ("boots", boots.to_string())));
+    options
+}
+
+fn packets(request: &RecordedRequest) -> Vec<Setting> {
+    let configs = configs(request);
+    let queues = || configs.iter().map(Queues::of);
+    let operations = request.long_operations();
+    let of = || {
+        let all = operations.iter();
+        all.filter_map(|operation| match operation {
+            Operation::Packets(of) => Some(*of),
+            Operation::Guest(_) | Operation::Build(_) => None,
+        })
+    };
+    let paths = configs.iter().map(|config| config.environment);
+    let mut options = vec![
+        (
+            "path",
+            list(paths, |id| id.forwarder().unwrap_or_default().to_owned()),
+        ),
+        ("size", list(of().map(|it| it.size), u32::to_string)),
+        (
+            "ring",
+            list(queues().map(|it| it.ring), |it| it.name().to_owned()),
+        ),
+        ("queues", list(queues().map(|it| it.pairs), u32::to_string)),
+        (
+            "direction",
+            list(of().map(|it| it.direction), |it| it.name().to_owned()),
+        ),
+    ];
+    options.extend(of().find_map(load).map(|load| ("load", load)));
+    if let Some(packets) = request.packets {
+        let [ports, forwarder] = packets.cpus;
+        options.push(("duration", packets.milliseconds.to_string()));
+        options.push(("cpus", format!("{ports},{forwarder}")));
+    }
+    options.extend(request.boots.map(|rounds| ("rounds", rounds.to_string())));
+    let commands = request.forwarders.iter();
+    options.extend(commands.map(|(name, command)| ("forwarder", format!("{name}={command}"))));
+    options
+}
+
+/// Returns the load of an operation, if one was asked for.
+fn load(of: PacketOperation) -> Option<String> {
+    match of.purpose {
+        Purpose::Given(load) => Some(load.to_string()),
+        Purpose::Search => Some("search".to_owned()),
+        Purpose::Maximum | Purpose::HalfLoad => None,
+    }
 }
 
 /// Quotes a word for a shell, if it needs that.
@@ -71,55 +212,15 @@ pub fn quoted(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// Settings of interrupts and disks have no option here.
-fn run_option(name: &str, value: &str) -> Option<String> {
-    const OTHERS: [&str; 11] = [
-        "between",
-        "halt",
-        "load",
-        "period",
-        "require",
-        "samples",
-        "threshold",
-        "vcpus-per-cpu",
-        "size",
-        "requests",
-        "policy",
-    ];
-    option(name, value).filter(|_| !OTHERS.contains(&name))
-}
-
-/// Boots and samples of baselines do not depend on a preset.
-fn baseline_option(name: &str, value: &str) -> Option<String> {
-    run_option(name, value).filter(|_| name != "preset")
-}
-
-fn irq_option(name: &str, value: &str) -> Option<String> {
-    match (name, value) {
-        ("workload", "irq/own-timer") => option("timer", "own"),
-        ("workload", "irq/host-timer") => option("timer", "host"),
-        ("between", "poll") => option("idle", "poll"),
-        ("halt", "in-guest") => option("idle", "halt-in-guest"),
-        ("workload" | "between" | "halt", _) => None,
-        _ => option(name, value),
-    }
-}
-
-fn block_option(name: &str, value: &str) -> Option<String> {
-    match (name, value) {
-        ("workload", "block") => None,
-        ("workload", list) => option("op", &list.replace("block/", "")),
-        _ => option(name, value),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::args::Cli;
     use clap::Parser;
-    use trapline_model::{Config, EnvironmentId, Halt, Request, Scheduling};
-    use trapline_runner::request_text::describe;
+    use expect_test::expect;
+    use trapline_abi::OpSet;
+    use trapline_model::kernel_build::{self, Place, Size};
+    use trapline_model::{names, packets, EnvironmentId, Halt, Request, Scheduling};
 
     fn request(operations: OpSet) -> Request {
         Request {
@@ -129,27 +230,17 @@ mod tests {
         }
     }
 
-    fn assert_parses(request: &Request, start: &str) {
-        let text = command(&describe(request));
-        assert!(text.starts_with(start), "{text}");
-        let parsed = Cli::try_parse_from(text.split(' '));
+    /// Returns the command of a request, which is one that this program parses.
+    fn parsed(request: &Request) -> String {
+        let text = command(&RecordedRequest::of(request));
+        let words = shlex::split(&text).expect("quotes are closed");
+        let parsed = Cli::try_parse_from(words);
         assert!(parsed.is_ok(), "{text}: {:?}", parsed.err());
+        text
     }
 
     #[test]
     fn every_kind_of_run_is_repeated_by_its_command() {
-        assert_parses(
-            &request(names::operations("basic,irq").unwrap()),
-            "trapline run --env host",
-        );
-        assert_parses(
-            &request(block::operations()),
-            "trapline block --env host --preset",
-        );
-        assert_parses(
-            &request(irq::operations()),
-            "trapline irq --env host --preset",
-        );
         let halting = irq::Settings {
             scheduling: Scheduling {
                 halt: Halt::InGuest,
@@ -157,12 +248,54 @@ mod tests {
             },
             ..irq::Settings::default()
         };
-        let halting = Request {
-            irq: halting,
-            ..request(irq::operations())
+        let with = |aim| Request {
+            aim,
+            ..request(names::operations("exits/port-out").unwrap())
         };
-        assert!(command(&describe(&halting)).contains("--idle halt-in-guest"));
-        assert_parses(&halting, "trapline irq");
+        let mine = EnvironmentId::define_forwarder("mine-of-commands", "./mine {a} {b}").unwrap();
+        let packets = packets::operations(
+            &[60],
+            &packets::Direction::ALL[..1],
+            &[Purpose::Given(1_000)],
+        );
+        let requests = [
+            request(names::operations("basic,irq").unwrap()),
+            request(block::operations()),
+            request(names::operations("block/read-4k-1").unwrap()),
+            request(irq::operations()),
+            Request {
+                irq: halting,
+                ..request(names::operations("irq/own-timer").unwrap())
+            },
+            Request {
+                configs: vec![EnvironmentId::SIM.into()],
+                ..with(Aim::Baseline)
+            },
+            with(Aim::Check("sim kvm.json".to_owned())),
+            Request {
+                configs: kernel_build::configs(&[EnvironmentId::HOST], &[1, 2], &Place::ALL),
+                long: vec![Operation::Build(Size::Mini)],
+                boots: Some(3),
+                ..Request::default()
+            },
+            Request {
+                configs: packets::configs(&[mine], &packets::Ring::ALL, &[1]),
+                long: packets.into_iter().map(Operation::Packets).collect(),
+                boots: Some(5),
+                ..Request::default()
+            },
+        ];
+        let commands: Vec<String> = requests.iter().map(parsed).collect();
+        expect![[r#"
+            trapline run --env host --workload basic,irq --preset quick
+            trapline block --env host --preset quick --size 256M --requests 32768
+            trapline block --env host --preset quick --op read-4k-1 --size 256M --requests 32768
+            trapline irq --env host --preset quick --load none --period 10ms --pin free --sched other --threshold 30us
+            trapline irq --env host --preset quick --timer own --idle halt-in-guest --load none --period 10ms --pin free --sched other --threshold 30us
+            trapline baseline --env sim --workload exits/port-out
+            trapline check --baseline 'sim kvm.json'
+            trapline kernel-build --env host --size mini --cpus 1,2 --place same,disjoint --boots 3
+            trapline net --path mine-of-commands --size 60 --ring split,packed --queues 1 --direction one --load 1000 --duration 300 --cpus 1,0 --rounds 5 --forwarder 'mine-of-commands=./mine {a} {b}'"#]].assert_eq(&commands.join("\n"));
     }
 
     /// A shell must take a pasted command as one command with these words.
@@ -185,50 +318,45 @@ mod tests {
             "!x",
             "\0",
         ];
-        let places = [
-            "--env {}",
-            "--env sim{} --workload basic",
-            "--env sim --workload basic --load {}",
-            "--env sim --workload basic --{} 1",
-            "--env sim --workload irq/own-timer --load {}",
-            "--env sim --workload block --size {}",
-            "kernel-build --env {}",
-            "{}",
+        let places: [fn(&str) -> RecordedRequest; 7] = [
+            |text| RecordedRequest {
+                configs: [text.to_owned()].into(),
+                ..RecordedRequest::default()
+            },
+            |text| RecordedRequest {
+                operations: vec![text.to_owned()],
+                ..RecordedRequest::default()
+            },
+            |text| RecordedRequest {
+                settings: [("cpus".to_owned(), text.to_owned())].into(),
+                ..RecordedRequest::default()
+            },
+            |text| RecordedRequest {
+                operations: vec!["irq/own-timer".to_owned()],
+                irq: [("load".to_owned(), text.to_owned())].into(),
+                ..RecordedRequest::default()
+            },
+            |text| RecordedRequest {
+                aim: Aim::Check(text.to_owned()),
+                ..RecordedRequest::default()
+            },
+            |text| RecordedRequest {
+                operations: vec!["packets/rate:size=60,direction=one".to_owned()],
+                forwarders: [(text.to_owned(), text.to_owned())].into(),
+                ..RecordedRequest::default()
+            },
+            |text| RecordedRequest {
+                text: Some(text.to_owned()),
+                ..RecordedRequest::default()
+            },
         ];
         for text in hostile {
             for place in places {
-                let command = command(&place.replace("{}", text));
+                let command = command(&place(text));
                 let words = shlex::split(&command).expect("quotes are closed");
                 let again = words.iter().map(|word| quoted(word)).collect::<Vec<_>>();
                 assert_eq!(again.join(" "), command.trim_end());
             }
         }
-    }
-
-    #[test]
-    fn baselines_and_checks_have_their_own_commands() {
-        let of = |command: &str| {
-            let request = Request {
-                command: command.to_owned(),
-                ..request(names::operations("exits/port-out").unwrap())
-            };
-            super::command(&describe(&request))
-        };
-        assert_eq!(
-            of("check --baseline sim kvm.json"),
-            "trapline check --baseline 'sim kvm.json'"
-        );
-        let baseline = of("baseline");
-        assert!(
-            baseline.starts_with("trapline baseline --env host "),
-            "{baseline}"
-        );
-        assert!(!baseline.contains("--preset"), "{baseline}");
-    }
-
-    #[test]
-    fn kernel_builds_have_a_command_of_their_own() {
-        let text = "kernel-build --env host --size mini --cpus 1";
-        assert_eq!(command(text), format!("trapline {text}"));
     }
 }

@@ -3,7 +3,7 @@
 use crate::args::ReportArgs;
 use crate::failure::{Failure, Status};
 use crate::store_path::store_path;
-use crate::{outcome, show, terminal};
+use crate::{outcome, recorded_command, show, terminal};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use trapline_host::files::{read_text, TEXT_LIMIT};
@@ -52,18 +52,16 @@ fn profile(path: &Path) -> Result<Profile, Failure> {
 }
 
 fn page(run: &Run, profiles: &[Profile]) -> String {
-    let family = outcome::family(run);
     let source = report_page::Source {
         report: &outcome::report(run),
         observations: &outcome::observations(run),
         profiles,
-        family: family.as_ref(),
         run: &report_page::Run {
             number: run.info.id.0,
             started: show::date(run.info.started_at),
             boots: run.info.boots,
             is_complete: run.info.finished_at.is_some(),
-            request: run.info.request.clone(),
+            request: recorded_command::command(&run.info.request),
         },
     };
     report_page::page(&source)

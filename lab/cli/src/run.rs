@@ -1,9 +1,9 @@
 //! `trapline run`: measures a request or a plan file, stores the observations, and prints the report of
 //! the stored run.
 
-use crate::args::{selected, Format, RunArgs};
+use crate::args::{selected, Format, OutputOptions, RunArgs, StoreOptions};
 use crate::session::{open_store, Session};
-use crate::{compare, kernel_build, net, outcome, plan};
+use crate::{compare, outcome, plan};
 use trapline_model::file::Study;
 use trapline_model::Request;
 use trapline_report::Report;
@@ -32,7 +32,13 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     session.warn_of_load(&request.configs, args.run_options.quiet);
     let options = BootOptions::default();
     let run = perform(&mut store, &request, &session.context(), &options)?;
-    finish(args, &mut store, &run, &session.interrupt)
+    finish(
+        &args.output,
+        &args.run_options.store,
+        &mut store,
+        &run,
+        &session.interrupt,
+    )
 }
 
 fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, Failure> {
@@ -45,32 +51,10 @@ fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, 
     let seed = study.seed.unwrap_or_else(random_seed);
     let deadline = plan::deadline(study);
     let mut store = open_store(&args.run_options)?;
-    if let Some(builds) = &study.builds {
-        let request = trapline_model::kernel_build::BuildRequest {
-            seed,
-            ..builds.clone()
-        };
-        return kernel_build::run_plan(
-            &mut store,
-            request,
-            plan,
-            session,
-            deadline,
-            args.output.format,
-        );
-    }
-    if let Some(packets) = &study.packets {
-        let request = trapline_model::packets::PacketRequest {
-            seed,
-            ..packets.clone()
-        };
-        let format = args.output.format;
-        return net::run_plan(&mut store, request, &study.text, session, format);
-    }
     let exact_boots = args.size_options.exact_options.exact_boots;
     let request = Request {
         exact_boots: exact_boots.unwrap_or(study.exact_boots),
-        ..plan::request(study, &session.inventory, seed)
+        ..plan::request(study, &session.inventory, seed)?
     };
     session.warn_of_load(&request.configs, args.run_options.quiet);
     let options = BootOptions {
@@ -78,23 +62,34 @@ fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, 
         ..BootOptions::default()
     };
     let run = perform_plan(&mut store, request, plan, &session.context(), &options)?;
-    finish(args, &mut store, &run, &session.interrupt)
+    finish(
+        &args.output,
+        &args.run_options.store,
+        &mut store,
+        &run,
+        &session.interrupt,
+    )
 }
 
-fn finish(
-    args: &RunArgs,
+/// Prints the report of a run, with the change since an earlier run of the same request, and returns the status of the
+/// command.
+///
+/// # Errors
+/// The store cannot be read, or output cannot be written.
+pub fn finish(
+    output: &OutputOptions,
+    file: &StoreOptions,
     store: &mut Store,
     run: &Run,
     interrupt: &Interrupt,
 ) -> Result<Status, Failure> {
     let report = outcome::report(run);
-    let output = &args.output;
     let since = if output.is_brief() && run.info.boots > 0 {
-        compare::since(store, run, &args.run_options.store)?
+        compare::since(store, run, file)?
     } else {
         None
     };
-    outcome::print_run(run, &report, output, &args.run_options.store, since)?;
+    outcome::print_run(run, &report, output, file, since)?;
     Ok(status(run, &report, interrupt))
 }
 

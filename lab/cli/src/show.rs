@@ -22,10 +22,6 @@ pub fn show(args: &ShowArgs) -> Result<Status, Failure> {
     }
     let run = chosen(&mut store, args.run)?;
     let run = store.load(run)?;
-    if let Some(family) = outcome::family(&run) {
-        outcome::print_family(&family, args.output.format)?;
-        return Ok(Status::Done);
-    }
     outcome::print_run(
         &run,
         &outcome::report(&run),
@@ -82,6 +78,7 @@ pub fn date(milliseconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trapline_model::RecordedRequest;
 
     #[test]
     fn runs_are_listed_with_date_and_request() {
@@ -90,7 +87,11 @@ mod tests {
             started_at: 951_782_400_000 + 3_660_000,
             finished_at: None,
             seed: 1,
-            request: "--env host --workload basic".to_owned(),
+            request: RecordedRequest {
+                configs: ["host".to_owned()].into(),
+                operations: vec!["basic".to_owned()],
+                ..RecordedRequest::default()
+            },
             version: String::new(),
             facts: Default::default(),
             boots: 3,

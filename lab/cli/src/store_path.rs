@@ -1,5 +1,6 @@
 //! Path of the store, and completion of its runs.
 
+use crate::recorded_command;
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use std::path::{Path, PathBuf};
 use trapline_environments::private::{self, Origin};
@@ -38,7 +39,8 @@ pub fn run_numbers() -> ArgValueCandidates {
         runs.sort_by_key(|run| std::cmp::Reverse(run.id.0));
         let runs = runs.into_iter().take(MAX_RUNS);
         let candidate = |run: trapline_store::RunInfo| {
-            CompletionCandidate::new(run.id.to_string()).help(Some(run.request.into()))
+            CompletionCandidate::new(run.id.to_string())
+                .help(Some(recorded_command::command(&run.request).into()))
         };
         runs.map(candidate).collect()
     })

@@ -76,7 +76,7 @@ fn print(observation: &Observation) {
         println!("launch: {:?} {:?}", launch.timeline, launch.counters);
     }
     for operation in &observation.operations {
-        let path = format!("{}/{}", operation.op.workload().name(), operation.op.name());
+        let path = operation.op.path();
         println!(
             "{path:24} {}",
             summary(&operation.outcome, observation.unit_per_tick)

@@ -13,7 +13,7 @@ use trapline_host::host_noise::NoiseSampler;
 use trapline_host::{Error, Facts, GuestImage, Limits, TscRate};
 use trapline_model::expand::PlannedBoot;
 use trapline_model::irq::Timers;
-use trapline_model::{Clock, LeftOut, Observation, Operation, Outcome, ENERGY};
+use trapline_model::{Clock, LeftOut, Observation, OperationResult, Outcome, ENERGY};
 
 /// A boot that ended.
 #[derive(Debug)]
@@ -129,21 +129,22 @@ fn named<'a>(facts: impl IntoIterator<Item = (&'a str, String)>) -> Facts {
 /// record reports no failure either.
 fn fail_unreached(observation: &mut Observation, job: &Job, reason: &str) {
     for op in job.run.iter() {
-        let has_outcome = |operation: &Operation| operation.op == op;
+        let has_outcome = |operation: &OperationResult| operation.op == op;
         if !observation.operations.iter().any(has_outcome) {
             let outcome = Outcome::Failed(reason.to_owned());
-            observation.operations.push(Operation { op, outcome });
+            observation
+                .operations
+                .push(OperationResult::new(op, outcome));
         }
     }
 }
 
 /// Returns a skip for each operation that the guest was not asked to measure.
-fn skipped(left_out: &[LeftOut]) -> impl Iterator<Item = Operation> + '_ {
+fn skipped(left_out: &[LeftOut]) -> impl Iterator<Item = OperationResult> + '_ {
     left_out.iter().flat_map(|left_out| {
-        left_out.operations.iter().map(|op| Operation {
-            op,
-            outcome: Outcome::Skipped(left_out.reason.clone()),
-        })
+        let skipped = || Outcome::Skipped(left_out.reason.clone());
+        let operations = left_out.operations.iter();
+        operations.map(move |op| OperationResult::new(op, skipped()))
     })
 }
 

@@ -4,9 +4,11 @@ use crate::launch::FinishedLaunch;
 use std::hash::{BuildHasher, RandomState};
 use std::iter::repeat_n;
 use std::time::Duration;
-use trapline_abi::{Job, Op, OpSet};
+use trapline_abi::{Job, OpSet};
 use trapline_host::{Error, Facts, GuestImage, Limits};
-use trapline_model::{Clock, Conditions, EnvironmentId, GuestConfig, Scheduling, Unavailable};
+use trapline_model::{
+    Clock, Conditions, EnvironmentId, GuestConfig, Operation, Scheduling, Unavailable,
+};
 use trapline_protocol::Window;
 
 /// A stack of layers that can run guests.
@@ -130,7 +132,7 @@ pub enum Progress {
         of: usize,
     },
     /// An operation has begun.
-    Operation(Op),
+    Operation(Operation),
     /// A window of interrupts is complete; its figures are in units of the clock.
     Window(Window),
 }

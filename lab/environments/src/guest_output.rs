@@ -109,7 +109,7 @@ impl OutputHandler for GuestOutput<'_> {
         }
         if let Some(op) = self.decoder.current_operation() {
             if self.operation.replace(op) != Some(op) {
-                self.out.progress(Progress::Operation(op));
+                self.out.progress(Progress::Operation(op.into()));
             }
         }
         for window in self.decoder.take_windows() {

@@ -47,6 +47,7 @@ pub use nova_conformance::{run_nova_conformance, Conformance};
 pub use observe::last_stage;
 pub use trapline_host::custom_vmm::{CustomVmm, InvalidCommand};
 pub use trapline_host::debug_files;
+pub use trapline_host::host_noise::NoiseSampler;
 pub use trapline_host::process::Guard;
 pub use trapline_host::{
     cache, draft, private, sha256_of_file, tool, Activity, Cache, Error as EnvError, Facts,

@@ -1,8 +1,7 @@
 //! Merges the results of equal guests that ran one job at the same time.
 
 use crate::launch::FinishedLaunch;
-use trapline_model::names;
-use trapline_model::observed::{IdleWork, Operation, Outcome, Sample};
+use trapline_model::observed::{IdleWork, OperationResult, Outcome, Sample};
 
 /// Smallest share of a guest's batches during which all guests have to measure.
 const MIN_SIMULTANEOUS: f64 = 0.9;
@@ -46,7 +45,7 @@ pub fn merge(launches: Vec<FinishedLaunch>) -> Option<Merged> {
             .report
             .operations
             .iter()
-            .map(|it| names::path(it.op))
+            .map(|it| it.op.path())
             .collect();
         launch.report.problems.push(format!(
             "{}: the guests measured at the same time for {:.0}% of the batches of one only",
@@ -61,8 +60,8 @@ pub fn merge(launches: Vec<FinishedLaunch>) -> Option<Merged> {
 }
 
 /// Returns start and end of the batches of each operation.
-fn spans(operations: &[Operation]) -> Vec<(u64, u64)> {
-    let span = |operation: &Operation| {
+fn spans(operations: &[OperationResult]) -> Vec<(u64, u64)> {
+    let span = |operation: &OperationResult| {
         let batches = operation.outcome.batches();
         Some((batches.first()?.start, batches.last()?.end))
     };
@@ -95,7 +94,7 @@ fn shift(outcome: &mut Outcome, ahead: Option<i64>) {
 }
 
 /// Adds what another guest measured to an operation.
-fn add(operation: &mut Operation, others: &[Operation]) {
+fn add(operation: &mut OperationResult, others: &[OperationResult]) {
     let other = others.iter().find(|other| other.op == operation.op);
     let failed = Outcome::Failed(NOT_REPORTED.to_owned());
     let other = other.map_or(failed, |other| other.outcome.clone());
@@ -116,6 +115,7 @@ fn pooled(one: Outcome, other: Outcome) -> Outcome {
             loop_cost,
             mut samples,
             interrupts,
+            trials,
             check,
             exits,
             host_cpu_ns,
@@ -148,6 +148,7 @@ fn pooled(one: Outcome, other: Outcome) -> Outcome {
         loop_cost: weighted_mean([loop_cost, other_loop_cost], counts),
         samples,
         interrupts,
+        trials,
         check,
         exits: exits.zip(other_exits).map(|(one, other)| one + other),
         host_cpu_ns: host_cpu_ns

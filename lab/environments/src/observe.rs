@@ -16,7 +16,7 @@ use trapline_abi::platform::{ISOLATION_FACT_PREFIX, VIRTIO_FACT_PREFIX, WAKES_FA
 use trapline_abi::record::Sender;
 use trapline_abi::{block, files, Counter, Interrupt, Op, OpSet, Stage, Workload};
 use trapline_host::Facts;
-use trapline_model::observed::{Launch, Observation, Operation, Outcome, Sample, Timeline};
+use trapline_model::observed::{Launch, Observation, OperationResult, Outcome, Sample, Timeline};
 use trapline_model::{irq, Config};
 use trapline_protocol::{Elapsed, EndState, GuestReport};
 
@@ -59,7 +59,7 @@ const MIN_COMPARED_NS: u64 = 20_000_000;
 pub struct Recorder<'a> {
     info: BootInfo,
     boot_operations: OpSet,
-    operations: Vec<Operation>,
+    operations: Vec<OperationResult>,
     launches: Vec<Launch>,
     boot_samples: BTreeMap<Op, Vec<Sample>>,
     /// Launches that measured their start.
@@ -131,7 +131,7 @@ impl<'a> Recorder<'a> {
                 )),
                 None => measured(samples),
             };
-            self.operations.push(Operation { op, outcome });
+            self.operations.push(OperationResult::new(op, outcome));
         }
     }
 
@@ -204,11 +204,16 @@ impl<'a> Recorder<'a> {
     }
 
     /// Converts host timestamps to nanoseconds since the start.
-    fn with_host_time(&self, mut operation: Operation, launch: &FinishedLaunch) -> Operation {
-        let is_same = |elapsed: &&Elapsed| elapsed.op == operation.op;
+    fn with_host_time(
+        &self,
+        mut operation: OperationResult,
+        launch: &FinishedLaunch,
+    ) -> OperationResult {
+        let is_same = |elapsed: &&Elapsed| operation.op == elapsed.op;
         let found = launch.report.elapsed.iter().find(is_same);
-        if let (Op::HostTimer, Outcome::Measured { interrupts, .. }) =
-            (operation.op, &mut operation.outcome)
+        let is_host_timer = operation.op == Op::HostTimer;
+        if let (true, Outcome::Measured { interrupts, .. }) =
+            (is_host_timer, &mut operation.outcome)
         {
             // The bound from record arrival would not do: records arrive later than most interrupts.
             match launch.exact_offset() {
@@ -328,6 +333,7 @@ fn measured(samples: Vec<Sample>) -> Outcome {
         loop_cost: 0,
         samples,
         interrupts: Vec::new(),
+        trials: Vec::new(),
         check: 0,
         exits: None,
         host_cpu_ns: None,

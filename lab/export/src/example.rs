@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use trapline_abi::{Interrupt, Op};
-use trapline_model::{Clock, EnvironmentId, Observation, Operation, Outcome, Sample};
+use trapline_model::{Clock, EnvironmentId, Observation, OperationResult, Outcome, Sample};
 
 fn measured(samples: Vec<Sample>, interrupts: Vec<Interrupt>, host: Option<u64>) -> Outcome {
     Outcome::Measured {
@@ -10,6 +10,7 @@ fn measured(samples: Vec<Sample>, interrupts: Vec<Interrupt>, host: Option<u64>)
         loop_cost: 1024,
         samples,
         interrupts,
+        trials: Vec::new(),
         check: u64::MAX,
         exits: host,
         host_cpu_ns: host,
@@ -28,7 +29,11 @@ fn batches(from: u64, host: Option<u64>) -> Vec<Sample> {
     (0..5).map(batch).collect()
 }
 
-fn boot(replicate: u32, environment: EnvironmentId, operations: Vec<Operation>) -> Observation {
+fn boot(
+    replicate: u32,
+    environment: EnvironmentId,
+    operations: Vec<OperationResult>,
+) -> Observation {
     Observation {
         config: environment.into(),
         clock: Clock::Wall,
@@ -45,7 +50,7 @@ fn boot(replicate: u32, environment: EnvironmentId, operations: Vec<Operation>) 
 /// Batches that the host stamped and counted, and one that is no measurement; interrupts;
 /// a skip and a failure. 13 samples.
 pub fn boots() -> Vec<Observation> {
-    let operation = |op, outcome| Operation { op, outcome };
+    let operation = |op, outcome| OperationResult::new(op, outcome);
     // Moments beyond what is a positive number to Parquet.
     let mut late = batches(u64::MAX - 20_000, Some(7));
     late[4].count = 0;

@@ -1,9 +1,8 @@
 //! A row for each sample of a run, by configuration, replicate and time.
 
 use std::borrow::Cow;
-use trapline_abi::Op;
 use trapline_model::observed::IdleWork;
-use trapline_model::{Observation, Operation, Outcome, Sample};
+use trapline_model::{Observation, Operation, OperationResult, Outcome, Sample};
 use trapline_stats::value::Calibration;
 
 /// An operation of a boot, with the properties common to its samples.
@@ -16,7 +15,9 @@ pub struct Part<'a> {
     /// Its settings, as on the command line.
     pub settings: String,
     /// The operation.
-    pub op: Op,
+    pub op: Operation,
+    /// Its name within its workload.
+    pub name: String,
     /// Converts its samples to figures.
     pub calibration: Calibration,
     /// Ticks of an empty batch.
@@ -55,8 +56,8 @@ pub fn parts(run: u64, observations: &[Observation]) -> Vec<Part<'_>> {
         .collect()
 }
 
-fn part<'a>(run: u64, seen: &'a Observation, operation: &'a Operation) -> Option<Part<'a>> {
-    let Operation { op, outcome } = operation;
+fn part<'a>(run: u64, seen: &'a Observation, operation: &'a OperationResult) -> Option<Part<'a>> {
+    let OperationResult { op, outcome } = operation;
     let Outcome::Measured {
         clock_cost,
         check,
@@ -73,6 +74,7 @@ fn part<'a>(run: u64, seen: &'a Observation, operation: &'a Operation) -> Option
         seen,
         settings: seen.config.overrides.to_string(),
         op: *op,
+        name: op.name(),
         calibration: Calibration::of(*op, outcome, seen.unit_per_tick)?,
         clock_cost: *clock_cost,
         checksum: format!("{check:#x}"),

@@ -6,7 +6,7 @@ use crate::unique::Unique;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Direction, Op, OpSet};
-use trapline_model::{names, Config, Scheduling};
+use trapline_model::{names, Config, Operation, Scheduling};
 use trapline_profile::Profile;
 use trapline_stats::{Cell, Figure, Summary, Value};
 
@@ -229,7 +229,7 @@ impl Baseline {
 
 /// Returns the figure of the cheapest batch, in which the machine served no interrupt unless it did in all
 /// batches.
-pub fn fastest(op: Op, figure: &Figure) -> f64 {
+pub fn fastest(op: Operation, figure: &Figure) -> f64 {
     match op.direction() {
         Direction::Less => figure.min,
         Direction::More => figure.max,
@@ -239,7 +239,7 @@ pub fn fastest(op: Op, figure: &Figure) -> f64 {
 impl EnvironmentBaseline {
     /// Adds a figure, or the reason of a skip. Failed operations have no place in a baseline.
     fn add(&mut self, cell: &Cell) {
-        let path = names::path(cell.op);
+        let path = cell.op.path();
         match &cell.value {
             Value::Measured(figure) => {
                 let of_unit = self.figures.entry(cell.unit.to_owned()).or_default();

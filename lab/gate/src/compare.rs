@@ -6,8 +6,7 @@ use crate::facts::{causes, Cause};
 use crate::kept_profile::FunctionChanges;
 use crate::tolerance::Tolerances;
 use std::collections::BTreeSet;
-use trapline_abi::Op;
-use trapline_model::{names, Config};
+use trapline_model::{Config, Operation};
 use trapline_stats::{Cell, FailureKind, Summary, Value};
 
 /// Comparison of a baseline with new figures.
@@ -171,7 +170,7 @@ fn rows_of(
         .iter()
         .filter(|cell| cell.config == *config)
         .collect();
-    let of_now = cells.iter().map(|cell| names::path(cell.op));
+    let of_now = cells.iter().map(|cell| cell.op.path());
     let operations: BTreeSet<String> = kept
         .operations()
         .chain(kept.skipped.keys())
@@ -181,7 +180,7 @@ fn rows_of(
     let mut rows: Vec<Row> = operations
         .into_iter()
         .filter_map(|operation| {
-            let cell = cells.iter().find(|cell| names::path(cell.op) == operation);
+            let cell = cells.iter().find(|cell| cell.op.path() == operation);
             row(config, operation, kept, cell.copied(), tolerances)
         })
         .collect();
@@ -190,9 +189,9 @@ fn rows_of(
 }
 
 /// Returns the position of an operation in tables; one of another version is last.
-fn position(operation: &str) -> usize {
-    let found = Op::ALL.iter().position(|op| names::path(*op) == operation);
-    found.unwrap_or(Op::ALL.len())
+fn position(operation: &str) -> (bool, Option<(usize, Operation)>) {
+    let known = Operation::from_path(operation);
+    (known.is_none(), known.map(Operation::display_position))
 }
 
 /// Returns `None` for a failure without an old figure.

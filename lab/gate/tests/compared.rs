@@ -46,7 +46,7 @@ fn summary(qemu: &str, values: &[(Op, Value)]) -> Summary {
         .into();
     let cell = |(op, value): &(Op, Value)| Cell {
         config: EnvironmentId::SIM_KVM.into(),
-        op: *op,
+        op: (*op).into(),
         clock: Clock::Insn,
         unit: "insn",
         value: value.clone(),

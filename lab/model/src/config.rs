@@ -30,6 +30,9 @@ pub enum InvalidConfig {
     /// A setting is unknown, or its value invalid.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
+    /// A setting of a command.
+    #[error("setting '{0}' is one of kernel builds or packets: measure them with 'trapline kernel-build' or 'trapline net'")]
+    SettingOfCommand(&'static str),
     /// The environment does not support a setting.
     #[error(transparent)]
     UnsupportedSetting(#[from] UnsupportedSetting),
@@ -128,6 +131,9 @@ impl FromStr for Config {
             environment,
             overrides: settings.unwrap_or_default().parse()?,
         };
+        if let Some(setting) = config.overrides.setting_of_command() {
+            return Err(InvalidConfig::SettingOfCommand(setting));
+        }
         match config.overrides.unsupported_setting(config.environment) {
             Some(unsupported) => Err(unsupported.into()),
             None => Ok(config),
@@ -158,7 +164,13 @@ mod tests {
     #[test]
     fn invalid_configurations_are_rejected_with_the_remedy() {
         let message = |text: &str| text.parse::<Config>().unwrap_err().to_string();
-        let texts = ["qemu-kmv", "kvm:", "kvm:memory=little", "host:memory=1G"];
+        let texts = [
+            "qemu-kmv",
+            "kvm:",
+            "kvm:memory=little",
+            "host:jobs=2",
+            "host:memory=1G",
+        ];
         let messages = texts.map(message);
         expect![[r#"
             unknown environment 'qemu-kmv'; did you mean 'qemu-kvm'?

@@ -1,6 +1,7 @@
 //! The environments: one table, a row each, to which defined VMMs add rows ([`crate::vmms`]). Everything
 //! else about an environment follows from its layers ([`crate::capabilities`]).
 
+use crate::forwarders;
 use crate::layers::{Guest, Level, Machine, Stack};
 use crate::vmms::{self, Definition, InvalidName, Row};
 use std::cmp::Ordering;
@@ -116,7 +117,7 @@ environments! {
 }
 
 impl EnvironmentId {
-    /// Returns every environment, in the order in which tables show them.
+    /// Returns every environment that has a guest, in the order in which tables show them.
     pub fn all() -> impl Iterator<Item = Self> + Clone {
         let defined = vmms::environments().into_iter().map(Self);
         Self::BUILT_IN.into_iter().chain(defined)
@@ -141,10 +142,32 @@ impl EnvironmentId {
         }
     }
 
-    /// Returns the environment called `name` in a store or file, also if its VMM is not defined here;
+    /// Returns the environment of the forwarder of the table with this name, if there is one ([`forwarders::NAMES`]).
+    pub fn known_forwarder(name: &str) -> Option<Self> {
+        forwarders::known(name).map(Self)
+    }
+
+    /// Defines a forwarder of the user's with a command. A later definition replaces an earlier one. `None` if the name is
+    /// invalid or that of a forwarder of the table, and if there are too many.
+    pub fn define_forwarder(name: &str, command: &str) -> Option<Self> {
+        forwarders::define(name, command).map(Self)
+    }
+
+    /// Returns the name of the forwarder, if the environment is one.
+    pub fn forwarder(self) -> Option<&'static str> {
+        forwarders::name_of(self.0)
+    }
+
+    /// Returns the user's command of a forwarder, if it has one.
+    pub fn forwarder_command(self) -> Option<String> {
+        forwarders::command(self.forwarder()?)
+    }
+
+    /// Returns the environment called `name` in a store or file, also if its VMM or forwarder is not defined here;
     /// `None` if no environment can have this name.
     pub fn from_recorded(name: &str) -> Option<Self> {
-        Self::from_name(name).or_else(|| {
+        let known = Self::from_name(name).or_else(|| forwarders::recorded(name).map(Self));
+        known.or_else(|| {
             Self::define_vmm(vmms::vmm_of(name), None).ok()?;
             Self::from_name(name)
         })
@@ -179,7 +202,7 @@ impl EnvironmentId {
 
 impl PartialEq for EnvironmentId {
     fn eq(&self, other: &Self) -> bool {
-        self.0.position == other.0.position
+        self.cmp(other).is_eq()
     }
 }
 
@@ -187,13 +210,14 @@ impl Eq for EnvironmentId {}
 
 impl Hash for EnvironmentId {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.position.hash(state);
+        (self.0.position, self.0.name).hash(state);
     }
 }
 
 impl Ord for EnvironmentId {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.0.position.cmp(&other.0.position)
+        let key = |row: &'static Row| (row.position, row.name);
+        key(self.0).cmp(&key(other.0))
     }
 }
 
@@ -227,5 +251,36 @@ mod tests {
             assert_eq!(EnvironmentId::from_stack(id.stack()), Some(id));
         }
         assert_eq!(EnvironmentId::from_name("nova"), None);
+    }
+
+    #[test]
+    fn forwarders_are_environments_behind_all_others() {
+        let switch = EnvironmentId::known_forwarder("switch").unwrap();
+        assert_eq!(
+            (switch.name(), switch.forwarder()),
+            ("net/switch", Some("switch"))
+        );
+        assert_eq!(EnvironmentId::from_recorded("net/switch"), Some(switch));
+        assert_eq!(EnvironmentId::from_name("net/switch"), None);
+        assert!(EnvironmentId::all().all(|id| id.forwarder().is_none() && id < switch));
+        assert_eq!(EnvironmentId::known_forwarder("mine-of-tests"), None);
+        for name in ["switch", "a b", ""] {
+            assert_eq!(EnvironmentId::define_forwarder(name, "x"), None);
+        }
+        let command = "./mine {a} {b}";
+        let mine = EnvironmentId::define_forwarder("mine-of-tests", command).unwrap();
+        assert!(switch < mine);
+        let other = EnvironmentId::define_forwarder("little-of-tests", command).unwrap();
+        assert!(
+            switch < other && other < mine,
+            "in the order of their names"
+        );
+        assert_eq!(
+            EnvironmentId::from_recorded("net/mine-of-tests"),
+            Some(mine)
+        );
+        assert_eq!(mine.forwarder_command().as_deref(), Some(command));
+        assert_eq!(switch.forwarder_command(), None);
+        assert_eq!(EnvironmentId::from_recorded("net/a b"), None);
     }
 }

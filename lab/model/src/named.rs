@@ -24,8 +24,3 @@ macro_rules! named {
 }
 
 pub(crate) use named;
-
-/// Parses the items of a list that are separated by commas; `None` if one is invalid.
-pub(crate) fn each<T>(list: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
-    list.split(',').map(parse).collect()
-}

@@ -5,9 +5,11 @@
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::operation::Operation;
+use crate::packets::{PacketOperation, Purpose, Trial};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use trapline_abi::{Counter, Interrupt, Op, Stage};
+use trapline_abi::{Counter, Interrupt, Stage};
 
 /// Prefix of facts about other activity of the host during a boot, which makes its figures doubtful.
 pub const HOST_NOISE: &str = "unrest-";
@@ -24,7 +26,7 @@ pub struct Observation {
     /// Nanoseconds (wall) or instructions (insn) per tick of the guest's clock.
     pub unit_per_tick: f64,
     /// Outcome of each requested operation, in order of time.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<OperationResult>,
     /// Observed starts of guests, in order of time.
     pub launches: Vec<Launch>,
     /// Properties of the environment: versions, settings, hashes.
@@ -61,11 +63,19 @@ impl Observation {
 
 /// One operation of a boot.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Operation {
+pub struct OperationResult {
     /// Operation.
-    pub op: Op,
+    pub op: Operation,
     /// Outcome.
     pub outcome: Outcome,
+}
+
+impl OperationResult {
+    /// Creates the result of an operation.
+    pub fn new(op: impl Into<Operation>, outcome: Outcome) -> Self {
+        let op = op.into();
+        Self { op, outcome }
+    }
 }
 
 /// Outcome of an operation.
@@ -82,6 +92,8 @@ pub enum Outcome {
         samples: Vec<Sample>,
         /// Interrupts of workload `irq`, in order of time, with times on the guest's clock.
         interrupts: Vec<Interrupt>,
+        /// Trials of packets, in order of time.
+        trials: Vec<Trial>,
         /// Checksum of the work; equal wherever the work was equal.
         check: u64,
         /// Number of exits during the operation, if counted.
@@ -101,6 +113,70 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Returns the outcome of a build that took this time on the clock of its environment, and `own_ns` on that of the Linux
+    /// in which it ran: an instruction of a simulated machine is a nanosecond of its time. `proof` is the hash of what was
+    /// made, in hexadecimal.
+    pub fn of_build(own_ns: u64, took: u64, proof: &str) -> Self {
+        let sample = Sample {
+            start: 0,
+            end: took,
+            count: 1,
+            host_ns: None,
+        };
+        let digits = proof.get(..16).unwrap_or_default();
+        Self::Measured {
+            clock_cost: 0,
+            loop_cost: 0,
+            samples: vec![sample],
+            interrupts: Vec::new(),
+            trials: Vec::new(),
+            check: u64::from_str_radix(digits, 16).unwrap_or_default(),
+            exits: None,
+            host_cpu_ns: None,
+            idle: None,
+            elapsed: Some((own_ns, took)),
+        }
+    }
+
+    /// Returns the outcome of trials of packets, each of which is a sample: frames in the time of a trial, or the median
+    /// latency of one. Damaged frames are a failure.
+    pub fn of_trials(operation: PacketOperation, trials: Vec<Trial>) -> Self {
+        let damaged: u64 = trials.iter().map(|trial| trial.damaged).sum();
+        if damaged > 0 {
+            return Self::Failed(format!("{damaged} damaged frames"));
+        }
+        let sample = |trial: &Trial| {
+            let (end, count) = match operation.purpose {
+                Purpose::HalfLoad => (trial.latency?.p50, 1),
+                Purpose::Maximum | Purpose::Given(_) | Purpose::Search => {
+                    (trial.duration_ns, trial.received)
+                }
+            };
+            Some(Sample {
+                start: 0,
+                end,
+                count,
+                host_ns: None,
+            })
+        };
+        let samples: Option<Vec<Sample>> = trials.iter().map(sample).collect();
+        samples.map_or_else(
+            || Self::Failed("no frame arrived".to_owned()),
+            |samples| Self::Measured {
+                clock_cost: 0,
+                loop_cost: 0,
+                samples,
+                interrupts: Vec::new(),
+                trials,
+                check: 0,
+                exits: None,
+                host_cpu_ns: None,
+                idle: None,
+                elapsed: None,
+            },
+        )
+    }
+
     /// Returns the measured batches, in order of time. An interrupt is a batch from its due time to the entry of its
     /// handler.
     pub fn batches(&self) -> Cow<'_, [Sample]> {

@@ -4,7 +4,7 @@
 
 use crate::environment::EnvironmentId;
 use crate::guest_config::GuestConfig;
-use crate::settings::{FileOverride, Setting, Value, SETTINGS};
+use crate::settings::{FileOverride, Options, Setting, Value, SETTINGS};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -98,6 +98,12 @@ impl Overrides {
         }
     }
 
+    /// Sets the value of a setting that is given as text, or removes it if the text is invalid.
+    pub(crate) fn replace_text(&mut self, name: &str, text: &str) {
+        let value = Setting::from_name(name).and_then(|setting| setting.parse(text));
+        self.replace(name, value);
+    }
+
     /// Sets the values that `others` sets.
     pub fn extend(&mut self, others: &Self) {
         for (setting, value) in others.iter() {
@@ -136,6 +142,13 @@ impl Overrides {
         files.collect()
     }
 
+    /// Returns the name of the first setting that only a command of its own sets.
+    pub(crate) fn setting_of_command(&self) -> Option<&'static str> {
+        let mut all = self.iter();
+        let found = all.find(|(setting, _)| setting.options == Options::Command);
+        found.map(|(setting, _)| setting.name)
+    }
+
     /// Returns the first setting that an environment does not support.
     pub fn unsupported_setting(&self, environment: EnvironmentId) -> Option<UnsupportedSetting> {
         let mut all = self.iter().map(|(setting, _)| setting);
@@ -171,10 +184,11 @@ impl Overrides {
         ))
     }
 
-    /// Returns the options of a command that have these values, without those of files.
-    pub fn options(&self) -> Vec<String> {
+    /// Returns the values as text by the name of their setting, without those of files.
+    pub fn texts(&self) -> BTreeMap<String, String> {
         let all = self.iter().filter(|(it, _)| it.file().is_none());
-        all.map(|(it, value)| it.option(value)).collect()
+        all.map(|(it, value)| (it.name.to_owned(), it.text(value)))
+            .collect()
     }
 
     /// Returns the values that `others` does not have.
@@ -285,8 +299,8 @@ mod tests {
             "pin=free,pin=free",
         ];
         expect![[r#"
-            unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
-            unknown setting: fast: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
+            unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
+            unknown setting: fast: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
             invalid setting: cpus=65: expected a number from 1 to 64
             invalid setting: cap=0: expected a number from 1 to 100
             invalid setting: memory=0: expected a size like 512M or 2G

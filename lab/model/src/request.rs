@@ -3,10 +3,14 @@
 use crate::block;
 use crate::config::Config;
 use crate::irq;
+use crate::kernel_build::Column;
 use crate::names;
+use crate::operation::Operation;
 use crate::overrides::Overrides;
+use crate::packets;
 use crate::populate;
 use crate::preset::Preset;
+use serde::{Deserialize, Serialize};
 use trapline_abi::{Need, OpSet, Workload};
 
 /// Default boots of an environment on an exact clock: one for the figure, one for its proof.
@@ -15,14 +19,17 @@ pub const EXACT_BOOTS: u32 = 2;
 /// A request for measurements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Command with its own options, as `check --baseline FILE`; empty for those that measure only.
-    pub command: String,
+    /// Purpose of the figures.
+    pub aim: Aim,
     /// Configurations to measure. Order and repetition have no effect.
     pub configs: Vec<Config>,
     /// Configurations that can be measured on this host.
     pub ready: Vec<Config>,
-    /// Operations to measure.
+    /// Operations that guests measure.
     pub operations: OpSet,
+    /// Operations that no guest repeats: kernel builds, in the configurations with settings for them, and packets, in
+    /// forwarders.
+    pub long: Vec<Operation>,
     /// The subset that is named individually: measured even where it takes long.
     pub named: OpSet,
     /// Boots, and samples per boot.
@@ -41,18 +48,34 @@ pub struct Request {
     pub irq: irq::Settings,
     /// Settings of workload block.
     pub block: block::Settings,
+    /// Settings of trials of packets.
+    pub packets: packets::Settings,
     /// Why there is no tap on this host, if a network is measured and there is none.
     pub without_taps: Option<String>,
+}
+
+/// Purpose of the figures of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Aim {
+    /// A report.
+    #[default]
+    Report,
+    /// A baseline.
+    Baseline,
+    /// The comparison with the baseline in this file.
+    Check(String),
 }
 
 /// No configuration and no operation.
 impl Default for Request {
     fn default() -> Self {
         Self {
-            command: String::new(),
+            aim: Aim::Report,
             configs: Vec::new(),
             ready: Vec::new(),
             operations: OpSet::EMPTY,
+            long: Vec::new(),
             named: OpSet::EMPTY,
             preset: Preset::Quick,
             boots: None,
@@ -62,12 +85,29 @@ impl Default for Request {
             seed: 0,
             irq: irq::Settings::default(),
             block: block::Settings::default(),
+            packets: packets::Settings::default(),
             without_taps: None,
         }
     }
 }
 
 impl Request {
+    /// Returns the operations of a configuration that no guest repeats.
+    pub fn long_in(&self, config: &Config) -> Vec<Operation> {
+        let is_one = |operation: &&Operation| match operation {
+            Operation::Guest(_) => false,
+            Operation::Build(_) => Column::of(config).is_some(),
+            Operation::Packets(_) => config.environment.forwarder().is_some(),
+        };
+        self.long.iter().filter(is_one).copied().collect()
+    }
+
+    /// Returns whether guests measure operations in a configuration.
+    pub fn is_of_guest(&self, config: &Config) -> bool {
+        let is_long = Column::of(config).is_some() || config.environment.forwarder().is_some();
+        !self.operations.is_empty() && !is_long
+    }
+
     /// Returns whether a figure depends on the seed.
     pub fn uses_seed(&self) -> bool {
         let mut configs = self.configs.iter();

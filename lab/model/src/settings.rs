@@ -11,8 +11,9 @@ mod value;
 pub use markdown::markdown;
 pub use value::{FileOverride, Value};
 
-use crate::cpus;
+use crate::cpus::{self, Place};
 use crate::environment::EnvironmentId;
+use crate::forwarders::{self, Ring};
 use crate::guest_config::{
     Batching, ControlGroup, Crossing, GuestConfig, GuestPath, HugePages, MemoryPages, Paging, Peer,
     Spaces, Switch, VcpuState, Wake, MOST_GUESTS,
@@ -78,6 +79,8 @@ pub enum Options {
     Machine,
     /// Defined with the commands, because the option has more values than the setting.
     Own,
+    /// None: settings of kernel builds and of packets, which follow from options of their commands.
+    Command,
 }
 
 /// A row in which every column has a default.
@@ -97,15 +100,9 @@ const ROW: Setting = Setting {
 /// Format of the store that has the columns of all settings without a later one.
 const FIRST_FORMAT: i64 = 9;
 
-/// The format with trials of packets, which has no setting of its own.
-pub const FORMAT_WITH_TRIALS: i64 = 17;
-
-/// The format with the number of queues of a trial.
-pub const FORMAT_WITH_QUEUES: i64 = 25;
-
-/// Returns the format of the store in which every setting has a column, and trials a table with queues.
+/// Returns the format of the store in which every setting has a column.
 pub const fn store_format() -> i64 {
-    let (mut newest, mut row) = (FORMAT_WITH_QUEUES, 0);
+    let (mut newest, mut row) = (FIRST_FORMAT, 0);
     while row < SETTINGS.len() {
         if SETTINGS[row].format > newest {
             newest = SETTINGS[row].format;
@@ -387,6 +384,48 @@ pub const SETTINGS: &[Setting] = &[
         supported_by: EnvironmentId::supports_cpu_shares,
         apply: |value, guest| guest.scheduling.weight = Some(value.number()),
         help: "Weight of a Xen domain under contention [default: 256]",
+        ..ROW
+    },
+    Setting {
+        name: "jobs",
+        column: "jobs",
+        value_type: ValueType::Number(1..=cpus::MOST),
+        options: Options::Command,
+        supported_by: EnvironmentId::builds_kernels,
+        format: 29,
+        help: "Jobs of a kernel build, and CPUs for them: virtual ones of a guest",
+        ..ROW
+    },
+    Setting {
+        name: "place",
+        column: "place",
+        value_type: ValueType::Choice(&Place::NAMES),
+        options: Options::Command,
+        supported_by: EnvironmentId::builds_kernels,
+        format: 30,
+        help: "CPUs of a kernel build: the first is that of the VMM's other threads, or none is",
+        ..ROW
+    },
+    Setting {
+        name: "ring",
+        column: "ring",
+        value_type: ValueType::Choice(&Ring::NAMES),
+        default: Some("split"),
+        options: Options::Command,
+        supported_by: |id| id.forwarder().is_some(),
+        format: 31,
+        help: "Format of the queues of a forwarder's ports",
+        ..ROW
+    },
+    Setting {
+        name: "queues",
+        column: "queues",
+        value_type: ValueType::Number(forwarders::QUEUES),
+        default: Some("1"),
+        options: Options::Command,
+        supported_by: |id| id.forwarder().is_some(),
+        format: 32,
+        help: "Pairs of queues of each of these ports",
         ..ROW
     },
     Setting {

@@ -1,6 +1,6 @@
 //! Builders of observations for the tests of all crates.
 
-use crate::{Config, Observation, Operation, Outcome, Sample};
+use crate::{Config, Observation, OperationResult, Outcome, Sample};
 use std::collections::BTreeMap;
 use trapline_abi::Op;
 
@@ -29,6 +29,7 @@ pub fn measured(samples: Vec<Sample>) -> Outcome {
         loop_cost: 0,
         samples,
         interrupts: Vec::new(),
+        trials: Vec::new(),
         check: CHECKSUM,
         exits: None,
         host_cpu_ns: None,
@@ -50,7 +51,7 @@ pub fn boot(
         replicate,
         unit_per_tick: 1.0,
         operations: operations
-            .map(|(op, outcome)| Operation { op, outcome })
+            .map(|(op, outcome)| OperationResult::new(op, outcome))
             .collect(),
         launches: Vec::new(),
         facts: BTreeMap::new(),

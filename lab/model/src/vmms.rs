@@ -127,7 +127,7 @@ struct Vmm {
     environments: [&'static Row; ENVIRONMENTS.len()],
 }
 
-/// The row of an environment. No two have the same position.
+/// The row of an environment. No two have the same position and name.
 pub(crate) struct Row {
     pub position: usize,
     pub name: &'static str,

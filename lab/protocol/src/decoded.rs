@@ -5,7 +5,7 @@ use crate::{Elapsed, EndState, GuestReport, Hello, Log, Usage, UsageProbe, Windo
 use std::collections::BTreeMap;
 use trapline_abi::block::Transfer;
 use trapline_abi::{Counter, Item, Job, Op, Record, Stage, Workload};
-use trapline_model::observed::{IdleWork, Operation, Outcome, Sample};
+use trapline_model::observed::{IdleWork, OperationResult, Outcome, Sample};
 
 /// Number of problems kept.
 const MAX_PROBLEMS: usize = 32;
@@ -24,7 +24,7 @@ pub(super) struct Decoded {
     stages: BTreeMap<Stage, u64>,
     vmm_stages: BTreeMap<Stage, u64>,
     counters: BTreeMap<Counter, u64>,
-    operations: Vec<Operation>,
+    operations: Vec<OperationResult>,
     elapsed: Vec<Elapsed>,
     /// The operation whose records are arriving.
     pub current: Option<OperationBuilder>,
@@ -301,7 +301,7 @@ impl Decoded {
     fn conclude(&mut self, op: Op, outcome: Outcome) {
         self.current.take_if(|current| current.op == op);
         if self.is_open(op) && op.workload() != Workload::Boot {
-            self.operations.push(Operation { op, outcome });
+            self.operations.push(OperationResult::new(op, outcome));
         }
     }
 
@@ -346,7 +346,7 @@ impl Decoded {
             let concluded = self.operations.iter().any(|operation| operation.op == op);
             if !concluded {
                 let outcome = Outcome::Failed(unreached.to_owned());
-                self.operations.push(Operation { op, outcome });
+                self.operations.push(OperationResult::new(op, outcome));
             }
         }
         self.summarize_problems();

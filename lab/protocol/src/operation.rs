@@ -193,6 +193,7 @@ impl OperationBuilder {
             loop_cost: self.loop_cost,
             samples: self.samples,
             interrupts: self.interrupts,
+            trials: Vec::new(),
             check: end.check,
             exits: counted.or_else(|| difference(self.usage.exits, usage.exits)),
             host_cpu_ns: difference(self.usage.cpu_ns, usage.cpu_ns),

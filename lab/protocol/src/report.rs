@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use trapline_abi::record::Sender;
 use trapline_abi::{Counter, Op, OpSet, Stage};
-use trapline_model::observed::Operation;
+use trapline_model::observed::OperationResult;
 
 /// The Hello record of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct GuestReport {
     /// Counters of its VMM.
     pub counters: BTreeMap<Counter, u64>,
     /// Outcome of each requested operation except those of the boot workload.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<OperationResult>,
     /// Time on both clocks, per measured operation.
     pub elapsed: Vec<Elapsed>,
     /// Smallest difference between a record's arrival and its guest timestamp: an upper bound of the

@@ -3,7 +3,6 @@
 use crate::figures;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trapline_model::names;
 use trapline_stats::aa_test::AaTest;
 
 /// Returns the false alarms and the smallest detectable changes, in sentences.
@@ -72,9 +71,7 @@ impl From<&AaTest> for JsonAaControl {
             changed: aa_test.false_positives.changed,
             equivalent: aa_test.false_positives.equivalent,
             unsure: aa_test.false_positives.unsure,
-            smallest: smallest
-                .map(|(op, share)| (names::path(*op), *share))
-                .collect(),
+            smallest: smallest.map(|(op, share)| (op.path(), *share)).collect(),
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::references;
 use crate::{printable, Report};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use trapline_abi::{Op, Unit, Workload};
-use trapline_model::{names, Clock, Config, EnvironmentId};
+use trapline_abi::{Unit, Workload};
+use trapline_model::{Clock, Config, EnvironmentId, Operation};
 use trapline_stats::agreement::{Agreement, LEAST};
 use trapline_stats::Cell;
 
@@ -51,7 +51,7 @@ pub struct Pair {
     /// The other one.
     pub b: Side,
     /// Operations with a figure on both sides, in table order.
-    pub operations: Vec<Op>,
+    pub operations: Vec<Operation>,
     /// The correlations, or why there are none.
     pub outcome: Result<Correlations, &'static str>,
     /// The difference between figures of this host and of hardware, if there is one.
@@ -77,7 +77,7 @@ impl Side {
         }
     }
 
-    fn figures(&self, cells: &[Cell]) -> BTreeMap<Op, f64> {
+    fn figures(&self, cells: &[Cell]) -> BTreeMap<Operation, f64> {
         match self {
             Self::Measured(config) => measured(cells, config),
             Self::Published => references::cycles(EnvironmentId::KVM).into_iter().collect(),
@@ -144,11 +144,11 @@ fn stack(environment: EnvironmentId) -> &'static str {
 }
 
 /// Resolved times of a configuration.
-fn measured(cells: &[Cell], config: &Config) -> BTreeMap<Op, f64> {
+fn measured(cells: &[Cell], config: &Config) -> BTreeMap<Operation, f64> {
     let is_compared = |cell: &&Cell| {
         cell.config == *config
             && cell.op.unit() == Unit::Time
-            && WORKLOADS.contains(&cell.op.workload())
+            && cell.op.workload().is_some_and(|it| WORKLOADS.contains(&it))
     };
     let cells = cells.iter().filter(is_compared);
     let figures = cells.filter_map(|cell| {
@@ -173,7 +173,7 @@ fn pair(a: Side, b: Side, report: &Report, cells: &[Cell]) -> Option<Pair> {
     let both = of_a
         .iter()
         .filter_map(|(op, figure)| Some((*op, (*figure, *of_b.get(op)?))));
-    let both: Vec<(Op, (f64, f64))> = both.collect();
+    let both: Vec<(Operation, (f64, f64))> = both.collect();
     if both.len() < LEAST {
         return None;
     }
@@ -193,13 +193,13 @@ fn pair(a: Side, b: Side, report: &Report, cells: &[Cell]) -> Option<Pair> {
     })
 }
 
-fn correlations(both: &[(Op, (f64, f64))]) -> Option<Correlations> {
-    let of = |wanted: &dyn Fn(Op) -> bool| -> Vec<(f64, f64)> {
+fn correlations(both: &[(Operation, (f64, f64))]) -> Option<Correlations> {
+    let of = |wanted: &dyn Fn(Operation) -> bool| -> Vec<(f64, f64)> {
         let chosen = both.iter().filter(|(op, _)| wanted(*op));
         chosen.map(|(_, figures)| *figures).collect()
     };
     let within = WORKLOADS.into_iter().filter_map(|workload| {
-        let figures = of(&|op| op.workload() == workload);
+        let figures = of(&|op| op.is_of(workload));
         let is_part = figures.len() < both.len();
         let agreement = Agreement::of(&figures).filter(|_| is_part)?;
         Some((workload, figures.len(), agreement))
@@ -217,7 +217,7 @@ impl Pair {
     }
 
     /// Returns the operation whose ranks differ most, with these ranks; `None` if none do.
-    pub fn farthest(&self) -> Option<(Op, (f64, f64))> {
+    pub fn farthest(&self) -> Option<(Operation, (f64, f64))> {
         let ranks = &self.outcome.as_ref().ok()?.all.ranks;
         let apart = |ranks: &(f64, f64)| (ranks.0 - ranks.1).abs();
         let ranked = self.operations.iter().copied().zip(ranks.iter().copied());
@@ -248,7 +248,7 @@ impl Pair {
             parts.push(format!("within {name} {:.2} of {count}", agreement.rho));
         }
         if let Some((op, (a, b))) = self.farthest() {
-            let path = names::path(op);
+            let path = op.path();
             parts.push(format!("farthest apart {path}, ranks {a} and {b}"));
         }
         parts.extend(self.caveat.clone());
@@ -333,7 +333,7 @@ impl JsonPair {
         Self {
             a: pair.a.name(report),
             b: pair.b.name(report),
-            operations: pair.operations.iter().copied().map(names::path).collect(),
+            operations: pair.operations.iter().map(|op| op.path()).collect(),
             refused: pair.outcome.as_ref().err().copied(),
             caveat: pair.caveat.clone(),
             all: correlations.map(|it| JsonAgreement::new(n, &it.all)),

@@ -3,7 +3,6 @@
 
 use crate::Report;
 use trapline_ci::{Measure, Metric};
-use trapline_model::names;
 use trapline_stats::Cell;
 
 /// Returns the figures above the resolution.
@@ -23,5 +22,5 @@ pub(crate) fn metric(cell: &Cell) -> Option<(String, Metric)> {
         value: figure.estimate,
         interval: figure.interval.map(|one| (one.low, one.high)),
     };
-    Some((format!("{}/{}", cell.config, names::path(cell.op)), metric))
+    Some((format!("{}/{}", cell.config, cell.op.path()), metric))
 }

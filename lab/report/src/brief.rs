@@ -12,7 +12,7 @@ use crate::series::Series;
 use crate::table::{self, Shown};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::Op;
-use trapline_model::{file, Clock, EnvironmentId};
+use trapline_model::{file, Clock, EnvironmentId, Operation};
 use trapline_stats::{Cell, Value};
 
 /// Most operations that are all shown. A run of more shows [`MAIN`] only: with five environments
@@ -42,8 +42,10 @@ pub fn main_and_further(cells: &[Cell]) -> (Vec<Cell>, Vec<Cell>) {
     let measured = cells
         .iter()
         .filter(|cell| !matches!(cell.value, Value::Skip(_)));
-    let operations: BTreeSet<Op> = measured.map(|cell| cell.op).collect();
-    let is_main = |cell: &Cell| operations.len() <= MOST_OPERATIONS || MAIN.contains(&cell.op);
+    let operations: BTreeSet<Operation> = measured.map(|cell| cell.op).collect();
+    let is_main = |cell: &Cell| {
+        operations.len() <= MOST_OPERATIONS || cell.op.guest().is_some_and(|op| MAIN.contains(&op))
+    };
     cells.iter().cloned().partition(is_main)
 }
 
@@ -138,7 +140,7 @@ fn compact_table(
     let mut section = Section::new(&table::title(clock, of), explanation);
     let mut table = shown.table(report, &[Align::Right; 4]);
     table.optional_parts = vec![3, 1];
-    let (mut notes, mut rows) = (Notes::default(), BTreeMap::<Op, Numbers>::new());
+    let (mut notes, mut rows) = (Notes::default(), BTreeMap::<Operation, Numbers>::new());
     for (config, column) in shown.configs.iter().zip(&mut table.columns) {
         let mut numbers = Numbers::new();
         for op in &shown.operations {
@@ -220,7 +222,7 @@ mod tests {
     use trapline_model::EnvironmentId;
 
     fn cells_of(workloads: &[Workload]) -> Vec<Cell> {
-        let measured = |op| {
+        let measured = |op: Op| {
             cell(
                 EnvironmentId::SIM,
                 op,
@@ -251,7 +253,7 @@ mod tests {
         let mut cells = cells_of(&[Workload::Basic, Workload::Exits, Workload::System]);
         assert!(!main_and_further(&cells).1.is_empty());
         for cell in &mut cells {
-            if cell.op.workload() == Workload::System {
+            if cell.op.is_of(Workload::System) {
                 cell.value = Value::Skip("no processes".to_owned());
             }
         }

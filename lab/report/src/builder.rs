@@ -7,7 +7,7 @@ use crate::document::{Document, Look, Marker, Note, Section};
 use crate::report::Report;
 use crate::{
     aa_control, agreement, block, brief, co_tenants, contenders, findings, host_noise, host_use,
-    irq, notes, populate, ratios, table, timelines,
+    irq, kernel_build, notes, packets, populate, ratios, table, timelines,
 };
 use crate::{bencher, json, junit};
 use std::collections::BTreeSet;
@@ -21,11 +21,13 @@ const MOST_PROBLEMS: usize = 4;
 type Family = fn(&Report, &[Cell], Clock) -> Vec<Section>;
 
 /// The families with sections of their own, in reading order.
-const FAMILIES: [Family; 5] = [
+const FAMILIES: [Family; 7] = [
     irq::sections,
     populate::sections,
     co_tenants::sections,
     block::sections,
+    kernel_build::sections,
+    packets::sections,
     host_use::sections,
 ];
 

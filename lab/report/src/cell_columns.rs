@@ -31,13 +31,13 @@ pub const COLUMNS: &[Column<Cell>] = &[
     column(
         "workload",
         Role::Key,
-        Get::Name(|cell| Some(cell.op.workload().name().to_owned())),
+        Get::Name(|cell| Some(cell.op.workload_name().to_owned())),
         "name of the workload",
     ),
     column(
         "operation",
         Role::Key,
-        Get::Name(|cell| Some(cell.op.name().to_owned())),
+        Get::Name(|cell| Some(cell.op.name())),
         "name of the operation",
     ),
     column(

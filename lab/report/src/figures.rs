@@ -3,8 +3,8 @@
 //! A noisy figure has three significant digits and the unit that makes it
 //! short; an exact one has all digits before the point and few behind it ([`exact`]).
 
-use trapline_abi::{Op, Unit};
-use trapline_model::Clock;
+use trapline_abi::Unit;
+use trapline_model::{Clock, Operation};
 
 /// Returns the name of a clock as a title.
 pub const fn clock_title(clock: Clock) -> &'static str {
@@ -26,8 +26,8 @@ pub const fn clock_name(clock: Clock) -> &'static str {
 
 /// A figure of `op` by `clock`; times bring their unit along (`1.41 ns`), the
 /// units of rates and of instructions stand in the table's heading.
-pub fn value(value: f64, op: Op, clock: Clock) -> String {
-    match (op.unit(), clock) {
+pub fn value(value: f64, op: impl Into<Operation>, clock: Clock) -> String {
+    match (op.into().unit(), clock) {
         (Unit::Time, Clock::Wall) => nanoseconds(value),
         (Unit::Rate, Clock::Wall) => rate(value),
         (_, Clock::Insn | Clock::InsnVmx) => exact(value),
@@ -35,7 +35,8 @@ pub fn value(value: f64, op: Op, clock: Clock) -> String {
 }
 
 /// Returns both ends of an interval, the unit once if it is the same: `2.50..12.6 ms`.
-pub fn interval(low: f64, high: f64, op: Op, clock: Clock) -> String {
+pub fn interval(low: f64, high: f64, op: impl Into<Operation>, clock: Clock) -> String {
+    let op = op.into();
     let (low, high) = (value(low, op, clock), value(high, op, clock));
     match (low.split_once(' '), high.split_once(' ')) {
         (Some((low, unit)), Some((_, same))) if unit == same => format!("{low}..{high}"),
@@ -216,6 +217,7 @@ pub fn share(part: u64, of: u64) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::{prop_assert, proptest};
+    use trapline_abi::Op;
 
     #[test]
     fn times_have_three_digits_and_a_fitting_unit() {

@@ -1,7 +1,6 @@
 //! Cells for the tests of this crate.
 
-use trapline_abi::Op;
-use trapline_model::Config;
+use trapline_model::{Config, Operation};
 use trapline_stats::order::Interval;
 use trapline_stats::{value, Cell, Figure, Ratio, Value};
 
@@ -50,8 +49,8 @@ pub fn figure_with_ratio(estimate: f64, ratio: f64) -> Figure {
 }
 
 /// Returns the cell of a value.
-pub fn cell(config: impl Into<Config>, op: Op, value: Value) -> Cell {
-    let config = config.into();
+pub fn cell(config: impl Into<Config>, op: impl Into<Operation>, value: Value) -> Cell {
+    let (config, op) = (config.into(), op.into());
     let clock = config.clock();
     Cell {
         config,
@@ -63,6 +62,6 @@ pub fn cell(config: impl Into<Config>, op: Op, value: Value) -> Cell {
 }
 
 /// Returns the cell of a figure.
-pub fn measured(config: impl Into<Config>, op: Op, figure: Figure) -> Cell {
+pub fn measured(config: impl Into<Config>, op: impl Into<Operation>, figure: Figure) -> Cell {
     cell(config, op, Value::Measured(Box::new(figure)))
 }

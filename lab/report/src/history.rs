@@ -4,7 +4,6 @@ use crate::document::json::Object;
 use crate::document::{Document, Look, Marker, Section};
 use crate::figures;
 use serde::Serialize;
-use trapline_model::names;
 use trapline_stats::history::{Entry, Screened, Screening, Series, Shift, FEWEST_TESTED};
 use trapline_stats::value::{self, Work};
 
@@ -53,7 +52,7 @@ fn title(series: &Series) -> String {
     };
     let settings = Some(series.settings.clone()).filter(|settings| !settings.is_empty());
     let parts: Vec<String> = [
-        Some(format!("{} in {}", names::path(series.op), series.config)),
+        Some(format!("{} in {}", series.op.path(), series.config)),
         settings,
         work,
         Some(format!("{} runs", series.entries.len())),
@@ -158,7 +157,7 @@ struct JsonSeries {
     settings: String,
     work: Option<String>,
     workload: &'static str,
-    operation: &'static str,
+    operation: String,
     clock: &'static str,
     unit: &'static str,
     figures: Vec<JsonEntry>,
@@ -205,7 +204,7 @@ impl JsonSeries {
             config: series.config.to_string(),
             settings: series.settings.clone(),
             work: (series.work != Work::Unsized).then(|| series.work.to_string()),
-            workload: series.op.workload().name(),
+            workload: series.op.workload_name(),
             operation: series.op.name(),
             clock: clock.name(),
             unit: value::unit(series.op, clock),

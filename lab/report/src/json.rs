@@ -7,7 +7,7 @@ use crate::cell_columns::JsonCell;
 use crate::co_tenants::JsonCoTenant;
 use crate::document::json::Object;
 use crate::irq::json::JsonInterrupts;
-use crate::{block, populate, Report};
+use crate::{block, kernel_build, packets, populate, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trapline_stats::{BootTimeline, Cell};
@@ -31,6 +31,8 @@ pub fn object(report: &Report, cells: &[Cell]) -> Object {
     object.push("interrupts", interrupts.collect::<Vec<_>>());
     object.push_some("populate", populate::regions(report));
     object.push_some("requests", block::json(report));
+    object.push_some("kernel-builds", kernel_build::json(report));
+    object.push_some("packets", packets::json::cells(report));
     object.push_some("neighbours", all::<_, JsonCoTenant>(&report.co_tenants));
     let pairs = agreement::pairs(report, cells);
     let pairs = pairs.iter().map(|pair| JsonPair::new(report, pair));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 use trapline_ci::{Case, Outcome, Remark, Suite};
-use trapline_model::{names, Config};
+use trapline_model::Config;
 use trapline_stats::irq::Proof;
 use trapline_stats::{Cell, Figure, Value};
 
@@ -36,7 +36,7 @@ fn facts(report: &Report, config: &Config) -> Vec<(String, String)> {
 fn case(report: &Report, cell: &Cell) -> Case {
     Case {
         class: cell.config.to_string(),
-        name: names::path(cell.op),
+        name: cell.op.path(),
         outcome: outcome(report, cell),
         time: time(cell),
         output: figure_lines(cell),
@@ -76,7 +76,7 @@ fn outcome(report: &Report, cell: &Cell) -> Outcome {
 /// Returns the verdict on a timer of which a share in time is required.
 fn required(report: &Report, cell: &Cell) -> Option<(Proof, String)> {
     let judged = report.interrupts.iter().zip(verdicts(report));
-    let mut of_cell = judged.filter(|(of, _)| (&of.config, of.op) == (&cell.config, cell.op));
+    let mut of_cell = judged.filter(|(of, _)| of.config == cell.config && cell.op == of.op);
     let (_, verdict) = of_cell.next()?;
     Some((verdict.proof, verdict.words()))
 }

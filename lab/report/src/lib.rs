@@ -19,7 +19,6 @@ mod compact;
 pub mod compare;
 mod contenders;
 mod document;
-mod family;
 pub mod figures;
 mod findings;
 #[cfg(test)]
@@ -30,7 +29,7 @@ mod host_use;
 mod irq;
 mod json;
 mod junit;
-pub mod kernel_build;
+mod kernel_build;
 mod notes;
 pub mod packets;
 pub mod page;
@@ -45,7 +44,6 @@ mod timelines;
 
 pub use document::style::Style;
 pub use document::{render, Document, Format};
-pub use family::Family;
 pub use findings::first_sentence;
 pub use irq::{verdicts, Verdict};
 pub use plot::plot;

@@ -2,8 +2,7 @@
 
 use crate::{figures, host_noise, printable, Report};
 use std::collections::{BTreeMap, BTreeSet};
-use trapline_abi::{Op, OpSet};
-use trapline_model::{names, Clock, Config};
+use trapline_model::{Clock, Config, Operation};
 use trapline_stats::{value::Work, Cell, Flag, Value};
 
 /// Footnotes on cells. Load on the host is no footnote: [`host_noise`] reports it once.
@@ -172,19 +171,17 @@ fn describe_sizes(flags: &[Flag]) -> String {
 }
 
 fn describe_size(here: Work, bare: Work) -> String {
-    let (count, noun) = counted(here);
-    let (bare, _) = counted(bare);
-    let (count, bare) = (figures::count(count), figures::count(bare));
-    format!("{count} {noun} instead of {bare}")
-}
-
-fn counted(work: Work) -> (u64, &'static str) {
-    match work {
-        Work::Pages(count) => (count, "pages"),
-        Work::Blocks(count) => (count, "blocks"),
-        Work::Doubles(count) => (count, "doubles"),
-        Work::Unsized => (1, "unit"),
-    }
+    let count = |work| match work {
+        Work::Pages(count) | Work::Blocks(count) | Work::Doubles(count) => figures::count(count),
+        Work::Unsized | Work::Apart(_) => work.to_string(),
+    };
+    let noun = match here {
+        Work::Pages(_) => " pages",
+        Work::Blocks(_) => " blocks",
+        Work::Doubles(_) => " doubles",
+        Work::Unsized | Work::Apart(_) => "",
+    };
+    format!("{}{noun} instead of {}", count(here), count(bare))
 }
 
 fn describe_losses(flags: &[Flag]) -> String {
@@ -229,12 +226,12 @@ fn reasons<'a>(
     cells: &'a [Cell],
     reason: impl Fn(&'a Cell) -> Option<&'a String>,
 ) -> Vec<Reason> {
-    let mut by_reason: BTreeMap<&str, BTreeMap<&Config, OpSet>> = BTreeMap::new();
-    let mut order: Vec<(&Config, Op, &str)> = Vec::new();
+    let mut by_reason: BTreeMap<&str, BTreeMap<&Config, BTreeSet<Operation>>> = BTreeMap::new();
+    let mut order: Vec<(&Config, Operation, &str)> = Vec::new();
     for cell in cells {
         if let Some(reason) = reason(cell) {
             let operations = by_reason.entry(reason).or_default();
-            *operations.entry(&cell.config).or_default() |= cell.op;
+            operations.entry(&cell.config).or_default().insert(cell.op);
             order.push((&cell.config, cell.op, reason));
         }
     }
@@ -254,11 +251,11 @@ fn reason_of(
     report: &Report,
     cells: &[Cell],
     reason: &str,
-    operations: &BTreeMap<&Config, OpSet>,
+    operations: &BTreeMap<&Config, BTreeSet<Operation>>,
 ) -> Vec<Reason> {
     let mut alike: Vec<(String, BTreeSet<&Config>)> = Vec::new();
     for (config, set) in operations {
-        let what = describe_operations(cells, config, *set);
+        let what = describe_operations(cells, config, set);
         match alike.iter_mut().find(|(known, _)| *known == what) {
             Some((_, configs)) => _ = configs.insert(config),
             None => alike.push((what, BTreeSet::from([*config]))),
@@ -274,12 +271,15 @@ fn reason_of(
 }
 
 /// Empty for all operations that the configuration has cells of.
-fn describe_operations(cells: &[Cell], config: &Config, set: OpSet) -> String {
+fn describe_operations(cells: &[Cell], config: &Config, set: &BTreeSet<Operation>) -> String {
     let of_config = cells.iter().filter(|cell| cell.config == *config);
-    let all: OpSet = of_config.map(|cell| cell.op).collect();
-    if set == all {
+    let all: BTreeSet<Operation> = of_config.map(|cell| cell.op).collect();
+    if *set == all {
         String::new()
     } else {
-        format!(" {}", names::describe(set).replace(',', ", "))
+        format!(
+            " {}",
+            Operation::describe(set.iter().copied()).replace(',', ", ")
+        )
     }
 }

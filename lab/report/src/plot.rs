@@ -8,7 +8,7 @@ use crate::report::Report;
 use crate::{figures, table, Style};
 use std::fmt::Write;
 use trapline_abi::{Direction, Op};
-use trapline_model::{names, Clock, Observation};
+use trapline_model::{Clock, Observation};
 use trapline_stats::Sorted;
 use trapline_stats::{value, verdict, Cell, Figure};
 
@@ -112,7 +112,7 @@ fn operation(
         .iter()
         .map(|(_, figure)| figure.estimate)
         .fold(0.0, f64::max);
-    let mut text = format!("{}{better}\n", names::path(op));
+    let mut text = format!("{}{better}\n", op.path());
     let figures = here.iter().map(|(_, figure)| figure);
     for (((figure, name), value), batches) in figures.zip(&names).zip(&values).zip(&batches) {
         let drawn = match figure.resolution() {

@@ -10,8 +10,8 @@ use crate::figures;
 use crate::report::Report;
 use crate::table::push_rows;
 use std::collections::BTreeSet;
-use trapline_abi::{Op, Unit};
-use trapline_model::{Clock, Config};
+use trapline_abi::Unit;
+use trapline_model::{Clock, Config, Operation};
 use trapline_stats::{Cell, Figure, Value};
 
 /// Returns the section, if both exact clocks have ratios of the same operations.
@@ -40,7 +40,7 @@ pub fn section(report: &Report, cells: &[Cell]) -> Option<Section> {
 struct Ratios<'a> {
     cells: &'a [Cell],
     /// The rows.
-    operations: Vec<Op>,
+    operations: Vec<Operation>,
     /// The columns: configurations of environments that are not bare.
     configs: Vec<&'a Config>,
     footnotes: Vec<String>,
@@ -55,15 +55,18 @@ impl<'a> Ratios<'a> {
             is_figure
                 && cell.clock.is_exact()
                 && !cell.config.environment.is_bare()
-                && cell.op.unit() == Unit::Time
+                && cell.op.guest().is_some_and(|op| op.unit() == Unit::Time)
         };
         let compared: Vec<_> = cells.iter().filter(is_compared).collect();
-        let clocks_of = |op: Op| {
+        let clocks_of = |op: Operation| {
             let has = |clock: &Clock| compared.iter().any(|c| c.op == op && c.clock == *clock);
             Clock::ALL.into_iter().filter(has).count()
         };
-        let operations = Op::ALL.into_iter().filter(|op| clocks_of(*op) > 1);
-        let operations: Vec<_> = operations.collect();
+        let operations = compared
+            .iter()
+            .map(|cell| cell.op)
+            .filter(|op| clocks_of(*op) > 1);
+        let operations = Operation::in_display_order(operations);
         let has_ratio = |cell: &&&Cell| {
             let ratio = cell.value.figure().and_then(|figure| figure.ratio);
             ratio.is_some() && operations.contains(&cell.op)
@@ -79,7 +82,7 @@ impl<'a> Ratios<'a> {
         })
     }
 
-    fn figure(&self, config: &Config, op: Op) -> Result<&'a Figure, Option<&'a str>> {
+    fn figure(&self, config: &Config, op: Operation) -> Result<&'a Figure, Option<&'a str>> {
         let is_it = |cell: &&Cell| cell.config == *config && cell.op == op;
         match self.cells.iter().find(is_it).map(|cell| &cell.value) {
             Some(Value::Measured(figure)) => Ok(figure),
@@ -90,7 +93,7 @@ impl<'a> Ratios<'a> {
     }
 
     /// Returns the ratio, or a footnote with the reason that there is none.
-    fn cell(&mut self, report: &Report, config: &Config, op: Op) -> TableCell {
+    fn cell(&mut self, report: &Report, config: &Config, op: Operation) -> TableCell {
         let Ok(figure) = self.figure(config, op) else {
             return Span::absent().into();
         };
@@ -125,6 +128,7 @@ mod tests {
     use crate::document::text::render;
     use crate::document::Document;
     use crate::fixture::{cell, figure, figure_with_ratio, measured};
+    use trapline_abi::Op;
     use trapline_model::EnvironmentId;
     use trapline_stats::Flag;
 

@@ -1,8 +1,7 @@
 //! Published figures of the same operations, each with its source and its limits (`assets/references.json`). None is of this project.
 
 use serde::Deserialize;
-use trapline_abi::Op;
-use trapline_model::EnvironmentId;
+use trapline_model::{EnvironmentId, Operation};
 
 const CARDS: &str = include_str!("../assets/references.json");
 
@@ -43,12 +42,15 @@ pub fn cards() -> Vec<Card> {
 /// Returns published cycles of operations in `environment` on hardware, one for each
 /// operation. All sources are of processors of one generation (Kaby Lake), so that their ranks
 /// may be compared.
-pub fn cycles(environment: EnvironmentId) -> Vec<(Op, f64)> {
+pub fn cycles(environment: EnvironmentId) -> Vec<(Operation, f64)> {
     let cards = cards().into_iter().filter(|card| card.unit == "cycles");
     let figures = cards.filter_map(|card| {
         let mut values = card.values.iter();
         let is_it = |value: &&Value| value.here.as_deref() == Some(environment.name());
-        Some((Op::from_path(&card.operation)?, values.find(is_it)?.value))
+        Some((
+            Operation::from_path(&card.operation)?,
+            values.find(is_it)?.value,
+        ))
     });
     figures.collect()
 }
@@ -57,6 +59,7 @@ pub fn cycles(environment: EnvironmentId) -> Vec<(Op, f64)> {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use trapline_abi::Op;
 
     #[test]
     fn every_card_can_be_shown_and_names_its_source() {
@@ -80,6 +83,6 @@ mod tests {
         let cycles = cycles(EnvironmentId::KVM);
         let operations: BTreeSet<_> = cycles.iter().map(|(op, _)| *op).collect();
         assert_eq!(operations.len(), cycles.len());
-        assert!(operations.contains(&Op::Cpuid) && operations.contains(&Op::Getpid));
+        assert!(operations.contains(&Op::Cpuid.into()) && operations.contains(&Op::Getpid.into()));
     }
 }

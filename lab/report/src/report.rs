@@ -1,12 +1,15 @@
 //! The figures that a report is built from.
 
+use crate::packets::Rates;
 use std::collections::{BTreeMap, BTreeSet};
-use trapline_abi::{Op, OpSet};
+use trapline_abi::OpSet;
 use trapline_model::file::Table;
 use trapline_model::irq::Settings;
-use trapline_model::{Config, EnvironmentId, Overrides};
+use trapline_model::kernel_build::Column;
+use trapline_model::{Config, EnvironmentId, Operation, Overrides};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::block::Requests;
+use trapline_stats::builds::OverBase;
 use trapline_stats::irq::Interrupts;
 use trapline_stats::{value, Cell, Summary, Value};
 
@@ -27,14 +30,20 @@ pub struct Report {
     pub summary: Summary,
     /// Configurations that were asked for and could not be booted, with reasons.
     pub skips: Vec<(Config, String)>,
-    /// The operations that were asked for.
+    /// The operations of guests that were asked for.
     pub operations: OpSet,
+    /// The kernel builds and packets that were asked for.
+    pub long: Vec<Operation>,
     /// Lateness of interrupts, if any were measured.
     pub interrupts: Vec<Interrupts>,
     /// Settings of the interrupts, and the requirement on them.
     pub irq: Settings,
     /// Requests to disks, if any were measured.
     pub requests: Vec<Requests>,
+    /// Ratios of kernel builds, if there were any.
+    pub builds: OverBase,
+    /// Rates of packets, if any were measured.
+    pub packets: Rates,
     /// Tables of the plan, in place of one for all operations.
     pub tables: Vec<Table>,
     /// False alarms of the A/A control, if there was one.
@@ -107,7 +116,9 @@ impl Report {
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = self.summary.cells.clone();
         for (config, reason) in &self.skips {
-            for op in self.operations.iter() {
+            let of_guests = self.operations.iter().map(Operation::from);
+            let all = of_guests.chain(self.long.iter().copied());
+            for op in all.filter(|op| is_for(config, *op)) {
                 let known = |cell: &Cell| cell.config == *config && cell.op == op;
                 if !cells.iter().any(known) {
                     cells.push(skipped(config, op, reason));
@@ -119,7 +130,20 @@ impl Report {
     }
 }
 
-fn skipped(config: &Config, op: Op, reason: &str) -> Cell {
+/// Returns whether a configuration is one in which an operation is measured.
+fn is_for(config: &Config, op: Operation) -> bool {
+    let (builds, forwards) = (
+        Column::of(config).is_some(),
+        config.environment.forwarder().is_some(),
+    );
+    match op {
+        Operation::Guest(_) => !builds && !forwards,
+        Operation::Build(_) => builds,
+        Operation::Packets(of) => forwards && of.has_figure(),
+    }
+}
+
+fn skipped(config: &Config, op: Operation, reason: &str) -> Cell {
     let clock = config.clock();
     Cell {
         config: config.clone(),

@@ -8,7 +8,7 @@ use crate::report::Report;
 use crate::table::Shown;
 use alphanumeric_sort::compare_str;
 use std::collections::BTreeSet;
-use trapline_model::{file, names, Clock, Config, EnvironmentId, Overrides};
+use trapline_model::{file, Clock, Config, EnvironmentId, Overrides};
 use trapline_stats::Cell;
 
 /// The fewest configurations of an environment that are a series.
@@ -86,7 +86,7 @@ impl<'a> Series<'a> {
             table = Table::new(self.title, &self.names);
             for op in &shown.operations {
                 let cells = self.configs.iter().map(|config| cell(config, *op));
-                table.row(names::path(*op), cells);
+                table.row(op.path(), cells);
             }
         }
         let mut section = Section::new(

@@ -5,9 +5,9 @@ use crate::figures::{self, clock_name, clock_title};
 use crate::notes::Notes;
 use crate::report::Report;
 use std::collections::BTreeSet;
-use trapline_abi::{block, Direction, Op, OpSet, Unit, Workload};
+use trapline_abi::{block, Direction, OpSet, Unit, Workload};
 use trapline_model::file;
-use trapline_model::{irq, names, populate, Clock, Config};
+use trapline_model::{irq, populate, Clock, Config, Operation};
 use trapline_stats::order::Interval;
 use trapline_stats::{value, Cell, Figure, Flag, Idle, Value};
 
@@ -20,12 +20,12 @@ const DEAR: f64 = 10.0;
 /// A figure with a larger spread is shown as its interval.
 const UNUSABLE: f64 = 0.5;
 
-/// The cells of one clock that have anything to show, with their operations and configurations. An
+/// The cells of operations of guests by one clock that have anything to show, with their operations and configurations. An
 /// operation or configuration that has only skips is left out.
 pub struct Shown<'a> {
     cells: Vec<&'a Cell>,
     /// The rows.
-    pub operations: Vec<Op>,
+    pub operations: Vec<Operation>,
     /// The columns.
     pub configs: Vec<&'a Config>,
 }
@@ -40,12 +40,11 @@ impl<'a> Shown<'a> {
     fn new(cells: &'a [Cell], clock: Clock, wanted: impl Fn(&Cell) -> bool) -> Option<Self> {
         let cells: Vec<&Cell> = cells
             .iter()
-            .filter(|cell| cell.clock == clock && wanted(cell))
+            .filter(|cell| cell.clock == clock && cell.op.guest().is_some() && wanted(cell))
             .collect();
-        let has_op = |op: &Op| cells.iter().any(|cell| cell.op == *op);
         let configs: BTreeSet<&Config> = cells.iter().map(|cell| &cell.config).collect();
         let shown = Self {
-            operations: Op::ALL.into_iter().filter(has_op).collect(),
+            operations: Operation::in_display_order(cells.iter().map(|cell| cell.op)),
             configs: configs.into_iter().collect(),
             cells,
         };
@@ -53,7 +52,7 @@ impl<'a> Shown<'a> {
     }
 
     /// Returns the cell of a configuration and an operation, if it has anything to show.
-    pub fn cell(&self, config: &Config, op: Op) -> Option<&'a Cell> {
+    pub fn cell(&self, config: &Config, op: Operation) -> Option<&'a Cell> {
         let mut of_op = self.cells.iter().filter(|cell| cell.op == op);
         of_op.find(|cell| cell.config == *config).copied()
     }
@@ -93,7 +92,11 @@ pub fn sections_by(
         tables
             .flat_map(|table| {
                 let rows = cells.iter();
-                let rows = rows.filter(|cell| table.operations.contains(cell.op));
+                let rows = rows.filter(|cell| {
+                    cell.op
+                        .guest()
+                        .is_some_and(|op| table.operations.contains(op))
+                });
                 let rows: Vec<Cell> = rows.cloned().collect();
                 section(report, &rows, clock, Some(table))
             })
@@ -185,7 +188,7 @@ pub fn costs(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     for op in &shown.operations {
         let cells = shown.configs.iter().map(|it| shown.cell(it, *op));
         table.row(
-            names::path(*op),
+            op.path(),
             cells.map(|cell| cost(cell.and_then(|cell| cell.value.figure()))),
         );
     }
@@ -211,12 +214,12 @@ fn cost(figure: Option<&Figure>) -> Vec<Span> {
 /// Adds a row for each operation, under a heading for each workload.
 pub fn push_rows(
     table: &mut Table,
-    operations: &[Op],
-    remark: impl Fn(Op) -> String,
-    mut cells: impl FnMut(Op) -> Vec<TableCell>,
+    operations: &[Operation],
+    remark: impl Fn(Operation) -> String,
+    mut cells: impl FnMut(Operation) -> Vec<TableCell>,
 ) {
     for workload in Workload::ALL {
-        let operations = operations.iter().filter(|op| op.workload() == workload);
+        let operations = operations.iter().filter(|op| op.is_of(workload));
         for (index, op) in operations.enumerate() {
             if index == 0 {
                 table.heading(workload.name(), remark(*op));
@@ -227,9 +230,9 @@ pub fn push_rows(
 }
 
 /// Returns a function that returns the question of the workload of an operation, with the unit of rates.
-pub fn unit_remark(clock: Clock) -> impl Fn(Op) -> String {
+pub fn unit_remark(clock: Clock) -> impl Fn(Operation) -> String {
     move |op| {
-        let question = op.workload().question();
+        let question = op.workload().map_or("", Workload::question);
         match op.unit() {
             Unit::Time => question.to_owned(),
             Unit::Rate => format!("{question} In {}, more is better.", value::unit(op, clock)),
@@ -384,6 +387,7 @@ pub fn ratio(cell: &Cell, figure: &Figure) -> Span {
 mod tests {
     use super::*;
     use crate::fixture::{figure, measured};
+    use trapline_abi::Op;
     use trapline_model::EnvironmentId;
 
     #[test]

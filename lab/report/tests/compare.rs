@@ -20,7 +20,7 @@ fn rendered(compare: &CompareReport, format: Format) -> String {
 fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
     Cell {
         config: environment.into(),
-        op,
+        op: op.into(),
         clock: environment.clock(),
         unit: value::unit(op, environment.clock()),
         value: Value::Measured(Box::new(Figure {
@@ -74,7 +74,7 @@ fn comparison(verdict: Verdict, effect: f64, required: Option<RequiredBoots>) ->
 
 fn one(op: Op, a: f64, b: f64, outcome: Result<Assessment, NotComparable>) -> Row {
     Row {
-        op,
+        op: op.into(),
         a: cell(EnvironmentId::KVM, op, a),
         b: cell(EnvironmentId::QEMU_KVM, op, b),
         outcome,

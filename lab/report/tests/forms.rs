@@ -224,7 +224,6 @@ fn the_page_has_each_part_once_and_its_clocks_apart() {
         report: &common::report(),
         observations: &[],
         profiles: &[],
-        family: None,
         run: &page::Run {
             number: 7,
             ..page::Run::default()

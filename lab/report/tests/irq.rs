@@ -90,7 +90,6 @@ fn a_verdict_on_an_exact_clock_has_neither() {
 fn the_page_has_the_intervals_and_verdicts_of_the_tables() {
     let report = made_up::report("99.8%");
     let text = page::page(&page::Source {
-        family: None,
         report: &report,
         observations: &[],
         profiles: &[],

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use trapline_abi::sweep::Pattern;
 use trapline_abi::{Op, OpSet, Stage};
-use trapline_model::{EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
+use trapline_model::{EnvironmentId, Launch, Observation, OperationResult, Outcome, Sample};
 use trapline_report::{page, plot, Report, Style};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::verdict::FalsePositives;
@@ -17,7 +17,7 @@ fn noise(number: u64) -> u64 {
     mixed >> 56
 }
 
-fn operation(op: Op, boot: u64) -> Operation {
+fn operation(op: Op, boot: u64) -> OperationResult {
     let sample = |number: u64| {
         let took = 50_000 + 100 * noise(number * 131 + boot * 17 + op as u64);
         Sample {
@@ -27,13 +27,14 @@ fn operation(op: Op, boot: u64) -> Operation {
             host_ns: None,
         }
     };
-    Operation {
-        op,
+    OperationResult {
+        op: op.into(),
         outcome: Outcome::Measured {
             clock_cost: 40,
             loop_cost: 2_048,
             samples: (0..60).map(sample).collect(),
             interrupts: vec![],
+            trials: Vec::new(),
             check: 7,
             exits: Some(6_000),
             host_cpu_ns: Some(9_000_000),
@@ -97,13 +98,12 @@ fn a_page_of_everything_stays_small() {
                 ..FalsePositives::default()
             },
             level: 0.01,
-            detectable: vec![(Op::PortOut, 0.021), (Op::Getpid, 0.004)],
+            detectable: vec![(Op::PortOut.into(), 0.021), (Op::Getpid.into(), 0.004)],
         }),
         ..Report::default()
     };
     let run = page::Run::default();
     let text = page::page(&page::Source {
-        family: None,
         report: &report,
         observations: &observations,
         profiles: &[],
@@ -189,7 +189,6 @@ fn simulated_machine_is_named_before_the_headline() {
         ..Report::default()
     };
     let text = page::page(&page::Source {
-        family: None,
         report: &report,
         observations: &observations,
         profiles: &[],

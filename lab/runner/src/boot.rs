@@ -4,19 +4,23 @@ use crate::context::RunContext;
 use crate::event::RunEvent;
 use crate::failure::Failure;
 use crate::inventory::EnvironmentEntry;
+use crate::long;
 use crate::options::BootOptions;
 use crate::sink::ObservationSink;
 use crate::timeout::default_timeout;
 use std::path::PathBuf;
+use trapline_environments::kernel_build::Roots;
 use trapline_environments::sim::STREAM_HASH;
 use trapline_environments::{Booted, EnvError, Environment, Facts, GuestImage, Limits};
-use trapline_model::{left_out, Config, Observation, Operation, Outcome, PlannedBoot};
+use trapline_model::{left_out, Config, Observation, OperationResult, Outcome, PlannedBoot};
 
 /// Executes boots with these options.
 #[derive(Clone, Copy)]
 pub(crate) struct Execution<'a> {
     pub context: &'a RunContext<'a>,
     pub options: &'a BootOptions<'a>,
+    /// Of kernel builds.
+    pub roots: &'a Roots,
 }
 
 /// Result of a boot.
@@ -35,9 +39,6 @@ impl Execution<'_> {
     /// Executes `boot` on this thread.
     pub fn boot(&self, boot: &PlannedBoot) -> BootResult {
         let inventory = self.context.inventory.with_files_of(&boot.config.overrides);
-        let Some(entry) = inventory.entry(boot.config.environment) else {
-            return BootResult::Skipped(boot.config.clone(), "no such environment".to_owned());
-        };
         // Environments that need a missing image are unavailable and not in the plan.
         let image = inventory.image().unwrap_or_else(|_| GuestImage {
             path: PathBuf::new(),
@@ -47,15 +48,48 @@ impl Execution<'_> {
             return BootResult::Cancelled;
         }
         self.context.events.handle(RunEvent::BootStarted(boot));
-        let booted = self.all_starts(entry, &image, boot);
+        let booted = match (
+            boot.long.as_slice(),
+            inventory.entry(boot.config.environment),
+        ) {
+            ([], Some(entry)) => self.all_starts(entry, &image, boot),
+            ([], None) => Err(EnvError::unavailable("no such environment")),
+            (_, _) => self.long(boot),
+        };
         self.context.events.handle(RunEvent::BootDone(boot));
         match booted {
+            // Another one would repeat that, and take as long.
+            Ok(booted) if !boot.long.is_empty() && has_failed(&booted) => {
+                BootResult::Hopeless(booted.observation)
+            }
             Ok(booted) => BootResult::from(booted),
             Err(EnvError::Stopped) => BootResult::Cancelled,
             Err(error) if is_missing(&error) => {
                 BootResult::Skipped(boot.config.clone(), error.to_string())
             }
-            Err(error) => BootResult::Hopeless(failed(boot, entry.environment.facts(), &error)),
+            Err(error) => {
+                let entry = inventory.entry(boot.config.environment);
+                let facts = entry.map(|entry| entry.environment.facts());
+                BootResult::Hopeless(failed(boot, facts.unwrap_or_default(), &error))
+            }
+        }
+    }
+
+    /// Executes what no guest repeats.
+    fn long(&self, boot: &PlannedBoot) -> Result<Booted, EnvError> {
+        let limits = self.limits(boot);
+        let mut report = |progress| {
+            let event = RunEvent::BootProgress(boot, progress);
+            self.context.events.handle(event);
+        };
+        let settings = self.context.inventory.settings();
+        long::boot(settings, self.roots, boot, &limits, &mut report)
+    }
+
+    fn limits(&self, boot: &PlannedBoot) -> Limits {
+        Limits {
+            timeout: self.context.timeout.unwrap_or(default_timeout(boot)),
+            stop: self.context.interrupt.flag(),
         }
     }
 
@@ -100,7 +134,11 @@ impl Execution<'_> {
         let mut booted = self.start_whole(entry, image, boot)?;
         let operations = &mut booted.observation.operations;
         let skipped = left_out::union(&boot.left_out);
-        operations.retain(|it| (boot.kept | skipped).contains(it.op));
+        operations.retain(|it| {
+            it.op
+                .guest()
+                .is_some_and(|op| (boot.kept | skipped).contains(op))
+        });
         Ok(booted)
     }
 
@@ -110,10 +148,7 @@ impl Execution<'_> {
         image: &GuestImage,
         boot: &PlannedBoot,
     ) -> Result<Booted, EnvError> {
-        let watch = Limits {
-            timeout: self.context.timeout.unwrap_or(default_timeout(boot)),
-            stop: self.context.interrupt.flag(),
-        };
+        let watch = self.limits(boot);
         let events = self.context.events;
         let boot_in = |environment: &dyn Environment| {
             let mut report = |progress| events.handle(RunEvent::BootProgress(boot, progress));
@@ -141,6 +176,12 @@ impl Execution<'_> {
     }
 }
 
+/// Returns whether every operation has failed.
+fn has_failed(booted: &Booted) -> bool {
+    let mut operations = booted.observation.operations.iter();
+    operations.all(|it| matches!(it.outcome, Outcome::Failed(_)))
+}
+
 /// Returns whether another start would fail the same way.
 fn is_hopeless(error: &EnvError) -> bool {
     matches!(
@@ -156,10 +197,9 @@ fn is_missing(error: &EnvError) -> bool {
 
 /// Returns the observation of a boot in which nothing could be started.
 fn failed(boot: &PlannedBoot, facts: Facts, error: &EnvError) -> Observation {
-    let operations = boot.kept.iter().map(|op| Operation {
-        op,
-        outcome: Outcome::Failed(error.with_remedy()),
-    });
+    let operations = boot.operations();
+    let operations =
+        operations.map(|op| OperationResult::new(op, Outcome::Failed(error.with_remedy())));
     Observation {
         config: boot.config.clone(),
         clock: boot.config.clock(),

@@ -15,6 +15,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
+use trapline_environments::kernel_build::Roots;
 use trapline_model::{Clock, Config, Observation, Plan, PlannedBoot};
 
 /// Executes all boots of `plan` and passes their observations to `sink`.
@@ -30,7 +31,12 @@ pub fn execute(
     let boots = plan.boots.len();
     context.events.handle(RunEvent::Started { boots });
     let events = context.events;
-    let executed = Execution { context, options }.execute(plan, &mut Announcing { events, sink });
+    let execution = Execution {
+        context,
+        options,
+        roots: &Roots::default(),
+    };
+    let executed = execution.execute(plan, &mut Announcing { events, sink });
     context.events.handle(RunEvent::Finished);
     executed
 }
@@ -56,7 +62,11 @@ impl Execution<'_> {
     fn execute(&self, plan: &Plan, sink: &mut dyn ObservationSink) -> Result<(), Failure> {
         let on_wall_clock = |boot: &&PlannedBoot| boot.config.environment.clock() == Clock::Wall;
         let (wall, exact): (Vec<_>, Vec<_>) = plan.boots.iter().partition(on_wall_clock);
+        // A kernel is built in the memory of its machine, for which there may be none beside another one's.
+        let (long, exact): (Vec<_>, Vec<_>) =
+            exact.into_iter().partition(|boot| !boot.long.is_empty());
         self.in_parallel(&exact, sink)?;
+        self.sequentially(&long, sink)?;
         if self.options.concurrent {
             concurrent::execute(self, &wall, sink)
         } else {

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 use trapline_environments::Progress;
-use trapline_model::kernel_build::Column;
-use trapline_model::packets::PlannedTrial;
-use trapline_model::{EnvironmentId, Observation, PlannedBoot};
+use trapline_model::{Observation, PlannedBoot};
 
 /// A step of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum RunEvent<'a> {
-    /// A run of this many boots or builds starts.
+    /// A run of this many boots starts.
     Started {
-        /// Boots or builds.
+        /// Boots.
         boots: usize,
     },
     /// An earlier run of the same request took this time, from its first boot on. Precedes [`Self::Started`].
@@ -20,18 +18,12 @@ pub enum RunEvent<'a> {
     BootStarted(&'a PlannedBoot),
     /// The guest of a boot reports progress.
     BootProgress(&'a PlannedBoot, Progress),
-    /// A kernel build starts.
-    BuildStarted(EnvironmentId, Column),
-    /// Trials of packets start.
-    TrialStarted(&'a PlannedTrial),
     /// A single task of unknown length starts.
     TaskStarted(&'a str),
     /// A boot is over.
     BootDone(&'a PlannedBoot),
     /// A boot was observed. Precedes its storage.
     Observed(&'a Observation),
-    /// A build or a trial is over.
-    StepDone,
     /// The run or the task is over.
     Finished,
     /// A remark for the user.

@@ -9,7 +9,7 @@ use crate::profiles::Profiler;
 use crate::run;
 use trapline_abi::OpSet;
 use trapline_gate::{baseline, Baseline, Comparison, Verdict};
-use trapline_model::{names, Clock, Config, EnvironmentId, Request, EXACT_BOOTS};
+use trapline_model::{Aim, Clock, Config, EnvironmentId, Request, EXACT_BOOTS};
 use trapline_stats::{FailureKind, Summary, Value};
 use trapline_store::{Run, Store};
 
@@ -38,14 +38,14 @@ pub fn require_exact(environments: &[EnvironmentId]) -> Result<(), Failure> {
     ))
 }
 
-/// Measures `operations` in `configs`, completely, for `command` ([`Request::command`]).
+/// Measures `operations` in `configs`, completely, for this purpose.
 ///
 /// # Errors
 /// A configuration cannot be measured ([`Status::Unmeasured`]), the store cannot be written, or the run
 /// is cancelled.
 pub fn measure(
     store: &mut Store,
-    command: &str,
+    aim: Aim,
     configs: &[Config],
     operations: OpSet,
     counters: Option<&Counters>,
@@ -61,7 +61,7 @@ pub fn measure(
         ..BootOptions::default()
     };
     let request = Request {
-        command: command.to_owned(),
+        aim,
         ..run::exact_request(configs, operations, context.inventory)
     };
     let run = run::perform(store, &request, context, &options)?;
@@ -91,7 +91,7 @@ pub fn require_figures(summary: &Summary, configs: &[Config]) -> Result<(), Fail
         let mut configs = configs.iter();
         return configs.try_for_each(|config| require_any(summary, config));
     };
-    let (path, config) = (names::path(cell.op), &cell.config);
+    let (path, config) = (cell.op.path(), &cell.config);
     let failure = Failure::new(format!("{path} in {config}: {}", failure.reason));
     Err(if disagree {
         failure.status(Status::Undetermined)
@@ -109,7 +109,7 @@ fn require_any(summary: &Summary, config: &Config) -> Result<(), Failure> {
     if cells.any(|cell| cell.value.figure().is_some()) {
         return Ok(());
     }
-    let reason = match first.map(|cell| (names::path(cell.op), &cell.value)) {
+    let reason = match first.map(|cell| (cell.op.path(), &cell.value)) {
         Some((path, Value::Skip(reason))) => format!("{path} is skipped: {reason}"),
         _ => "nothing was measured".to_owned(),
     };

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::file_overrides;
+use crate::long;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::thread;
@@ -140,9 +141,12 @@ impl Inventory {
     }
 
     /// Returns the reason why a config cannot be measured, if it cannot.
-    pub fn unavailable_config(&self, config: &Config) -> Option<&Unavailable> {
+    pub fn unavailable_config(&self, config: &Config) -> Option<Unavailable> {
         let inventory = self.with_files_of(&config.overrides);
-        inventory.unavailable(config.environment)
+        let unavailable = inventory.unavailable(config.environment);
+        unavailable
+            .cloned()
+            .or_else(|| long::unavailable(&self.settings, config))
     }
 
     /// Returns the entry of one environment.

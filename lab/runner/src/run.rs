@@ -6,15 +6,16 @@ use crate::event::RunEvent;
 use crate::failure::Failure;
 use crate::inventory::Inventory;
 use crate::options::BootOptions;
-use crate::request_text::{self, RecordedRequest};
 use crate::resume::{self, Resume};
 use crate::run_owner;
 use crate::sink::StoreSink;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 use trapline_abi::{block, OpSet};
 use trapline_environments::disk;
-use trapline_model::{expand, irq, populate, Config, EnvironmentId, Plan, Request};
+use trapline_model::{
+    expand, irq, populate, Config, EnvironmentId, Plan, RecordedRequest, Request,
+};
 use trapline_store::{NewRun, Run, RunId, RunInfo, Store};
 
 /// Returns a request for exact figures. They do not depend on the seed, and further boots or samples
@@ -75,7 +76,7 @@ fn without_boots(
             started_at: now,
             finished_at: Some(now),
             seed: request.seed,
-            request: recorded.text,
+            request: recorded.request,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             facts: facts(recorded.facts, context),
             boots: 0,
@@ -84,8 +85,6 @@ fn without_boots(
         },
         observations: Vec::new(),
         skips: skips(plan, context.inventory),
-        builds: Vec::new(),
-        trials: Vec::new(),
     }
 }
 
@@ -105,7 +104,7 @@ pub fn perform_plan(
     if expanded.boots.is_empty() {
         return Ok(without_boots(&request, &expanded, Some(text), context));
     }
-    let recorded = RecordedRequest::of(&request, context);
+    let recorded = record(&request, context);
     let number = match resume::unfinished(store, &recorded, resume, context)? {
         Some(run) => {
             request.seed = run.seed;
@@ -144,10 +143,9 @@ pub fn earlier_of_same<'a>(
     runs: &'a [RunInfo],
     run: &'a RunInfo,
 ) -> impl Iterator<Item = &'a RunInfo> {
-    let request = request_text::without_seed(&run.request);
     runs.iter().rev().filter(move |other| {
         let is_earlier = other.id < run.id && other.finished_at.is_some();
-        is_earlier && request_text::without_seed(&other.request) == request
+        is_earlier && other.request == run.request
     })
 }
 
@@ -177,9 +175,27 @@ pub fn begin(
     Ok(number)
 }
 
+/// Fact that identifies the builds under test.
+pub const PARTS: &str = "parts";
+
+/// A request, and the facts that are recorded with it.
+pub(crate) struct Recorded {
+    pub request: RecordedRequest,
+    /// Facts of the host, of the builds under test, and of the conditions.
+    pub facts: BTreeMap<String, String>,
+}
+
 /// Records a request with the facts of its conditions.
-fn record(request: &Request, context: &RunContext<'_>) -> RecordedRequest {
-    let mut recorded = RecordedRequest::of(request, context);
+fn record(request: &Request, context: &RunContext<'_>) -> Recorded {
+    let configs = request.configs.iter();
+    let inventories = configs.map(|it| context.inventory.with_files_of(&it.overrides));
+    let parts = inventories.map(|it| it.settings().parts.fingerprint());
+    let parts: Vec<String> = parts.collect::<BTreeSet<_>>().into_iter().collect();
+    let mut recorded = Recorded {
+        request: RecordedRequest::of(request),
+        facts: context.host_facts.clone(),
+    };
+    recorded.facts.insert(PARTS.to_owned(), parts.join(" "));
     if request.operations.intersects(irq::operations()) {
         recorded.facts.extend(request.irq.facts());
     }
@@ -216,13 +232,13 @@ fn facts(recorded: BTreeMap<String, String>, context: &RunContext<'_>) -> BTreeM
 pub(crate) fn create(
     store: &mut Store,
     seed: u64,
-    recorded: RecordedRequest,
+    recorded: Recorded,
     plan: Option<&str>,
     context: &RunContext<'_>,
 ) -> Result<RunId, Failure> {
     let run = NewRun {
         seed,
-        request: &recorded.text,
+        request: recorded.request,
         version: env!("CARGO_PKG_VERSION"),
         facts: facts(recorded.facts, context),
         owner: Some(&run_owner::current()),
@@ -250,13 +266,16 @@ pub(crate) fn finish(
 mod tests {
     use super::*;
 
-    fn run(id: i64, request: &str, milliseconds: Option<u64>) -> RunInfo {
+    fn run(id: i64, operation: &str, milliseconds: Option<u64>) -> RunInfo {
         RunInfo {
             id: RunId(id),
             started_at: 1_000,
             finished_at: milliseconds.map(|time| 1_000 + time),
             seed: 1,
-            request: request.to_owned(),
+            request: RecordedRequest {
+                operations: vec![operation.to_owned()],
+                ..RecordedRequest::default()
+            },
             version: String::new(),
             facts: BTreeMap::new(),
             boots: 0,
@@ -269,7 +288,7 @@ mod tests {
     fn the_last_finished_run_of_the_same_request_gives_the_expected_time() {
         let runs = [
             run(1, "a", Some(50)),
-            run(2, "a --seed 7", Some(70)),
+            run(2, "a", Some(70)),
             run(3, "a", None),
             run(4, "b", Some(90)),
             run(5, "a", None),

@@ -5,7 +5,8 @@ use trapline_abi::job::WaitMode;
 use trapline_abi::net::Exchange;
 use trapline_abi::packet::{Frames, BURST, OPERATIONS};
 use trapline_abi::{block, Job, Op};
-use trapline_model::{irq, populate, Clock, PlannedBoot};
+use trapline_model::kernel_build::Size;
+use trapline_model::{irq, populate, Clock, Operation, PlannedBoot};
 
 /// Limit for one run of a simulated machine.
 pub const EXACT: Duration = Duration::from_secs(600);
@@ -19,7 +20,24 @@ pub fn default_timeout(boot: &PlannedBoot) -> Duration {
         Clock::Wall => WALL,
         Clock::Insn | Clock::InsnVmx => EXACT,
     };
+    let builds = boot.long.iter().filter_map(|operation| match operation {
+        Operation::Build(size) => Some(build(*size)),
+        Operation::Guest(_) | Operation::Packets(_) => None,
+    });
+    if let Some(longest) = builds.max() {
+        return longest;
+    }
     base + interrupts(boot) + memory(boot) + disk(boot) + large_file(boot) + streams(boot)
+}
+
+/// Returns the limit for a kernel build: many times what it takes on hardware, for environments that translate every
+/// instruction.
+fn build(size: Size) -> Duration {
+    Duration::from_secs(match size {
+        Size::Mini => 1_200,
+        Size::Tiny => 2 * 3_600,
+        Size::Def => 24 * 3_600,
+    })
 }
 
 /// Limit for a disk: each operation fills it and reads it back at 10 MB/s, and its requests take 10 s.

@@ -4,7 +4,7 @@
 
 use crate::failure::Failure;
 use trapline_abi::{Op, OpSet};
-use trapline_model::{names, Observation, Operation, Outcome};
+use trapline_model::{names, Observation, OperationResult, Outcome};
 use trapline_profile::format::WindowKind;
 use trapline_profile::{Batch, Window};
 
@@ -47,13 +47,16 @@ fn assign_first<'a>(
     let mut rest = windows;
     let mut assigned = Vec::new();
     let mut reported = 0;
-    for operation in first.iter().filter(|o| o.op.has_markers()) {
+    let of_guests = first
+        .iter()
+        .filter_map(|it| Some((it.op.guest()?, &it.outcome)));
+    for (op, outcome) in of_guests.filter(|(op, _)| op.has_markers()) {
         let failed = |reason: &str| {
-            let (op, environment) = (names::path(operation.op), run.config.environment);
+            let (op, environment) = (names::path(op), run.config.environment);
             Failure::new(format!("{op} failed in {environment}: {reason}"))
         };
-        let mut batches = batches(&operation.outcome).map_err(failed)?;
-        if operation.op.is_lateness() {
+        let mut batches = batches(outcome).map_err(failed)?;
+        if op.is_lateness() {
             // Nothing is subtracted from its figure.
             batches.iter_mut().for_each(|batch| batch.clock_cost = 0);
         }
@@ -62,7 +65,7 @@ fn assign_first<'a>(
         let (windows, behind) = own.unwrap_or((rest, &[]));
         rest = behind;
         assigned.push(MarkedOperation {
-            op: operation.op,
+            op,
             batches,
             windows,
         });
@@ -90,14 +93,18 @@ fn assign_first<'a>(
 /// # Errors
 /// See [`assign`].
 pub fn kept(run: &Observation, windows: Vec<Window>, kept: OpSet) -> Result<Vec<Window>, Failure> {
-    let measured: OpSet = run.operations.iter().map(|it| it.op).collect();
+    let of_guests = run.operations.iter().filter_map(|it| it.op.guest());
+    let measured: OpSet = of_guests.collect();
     if measured.is_subset(kept) {
         return Ok(windows);
     }
     let (batches, stages) = split(windows);
-    let is_failed =
-        |it: &Operation| it.op.has_markers() && matches!(it.outcome, Outcome::Failed(_));
-    let last = run.operations.iter().rposition(|it| kept.contains(it.op));
+    let is_failed = |it: &OperationResult| {
+        let has_markers = it.op.guest().is_some_and(Op::has_markers);
+        has_markers && matches!(it.outcome, Outcome::Failed(_))
+    };
+    let is_kept = |it: &OperationResult| it.op.guest().is_some_and(|op| kept.contains(op));
+    let last = run.operations.iter().rposition(is_kept);
     let end = last.map_or(0, |last| last + 1);
     let count = if run.operations[end..].iter().any(is_failed) {
         end
@@ -142,20 +149,21 @@ mod tests {
     use trapline_model::{EnvironmentId, Sample};
     use trapline_profile::format::{InsnCount, WindowKind};
 
-    fn measured(op: Op, ticks: &[u64]) -> Operation {
+    fn measured(op: Op, ticks: &[u64]) -> OperationResult {
         let sample = |end: &u64| Sample {
             start: 0,
             end: *end,
             count: 1,
             host_ns: None,
         };
-        Operation {
-            op,
+        OperationResult {
+            op: op.into(),
             outcome: Outcome::Measured {
                 clock_cost: 4,
                 loop_cost: 0,
                 samples: ticks.iter().map(sample).collect(),
                 interrupts: Vec::new(),
+                trials: Vec::new(),
                 check: 0,
                 exits: None,
                 host_cpu_ns: None,
@@ -165,7 +173,7 @@ mod tests {
         }
     }
 
-    fn run(operations: Vec<Operation>) -> Observation {
+    fn run(operations: Vec<OperationResult>) -> Observation {
         Observation {
             config: EnvironmentId::SIM_KVM.into(),
             clock: EnvironmentId::SIM_KVM.clock(),
@@ -198,10 +206,10 @@ mod tests {
         run(vec![
             measured(Op::BootSample, &[1]),
             measured(Op::Getpid, &[10, 11]),
-            Operation {
-                op: Op::Hypercall,
-                outcome: Outcome::Skipped("there is no hypervisor".to_owned()),
-            },
+            OperationResult::new(
+                Op::Hypercall,
+                Outcome::Skipped("there is no hypervisor".to_owned()),
+            ),
             measured(Op::TimerWake, &[5, 5]),
             measured(Op::Copy, &[12]),
         ])

@@ -3,8 +3,7 @@
 
 use crate::compare::{boots_of, compare_all, Comparison, Row};
 use crate::verdict::{Assessment, Design, FalsePositives, Settings};
-use trapline_abi::Op;
-use trapline_model::{Config, Observation};
+use trapline_model::{Config, Observation, Operation};
 
 /// Result of comparing a configuration with itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +18,7 @@ pub struct AaTest {
     pub level: f64,
     /// Smallest change of each operation, as a share, that as many boots detect with a probability of 80%
     /// if it is the only one in the table: at a level of `alpha / m` of `m` operations.
-    pub detectable: Vec<(Op, f64)>,
+    pub detectable: Vec<(Operation, f64)>,
 }
 
 impl AaTest {
@@ -42,7 +41,7 @@ impl AaTest {
     /// Counts the verdicts of a table in which a configuration was compared with itself; `None` if the
     /// table has no wall-clock test.
     pub fn from_rows(config: Config, rows: &[Row], settings: &Settings) -> Option<Self> {
-        let compared: Vec<(Op, &Assessment)> = rows
+        let compared: Vec<(Operation, &Assessment)> = rows
             .iter()
             .filter_map(|row| Some((row.op, row.outcome.as_ref().ok()?)))
             .collect();
@@ -67,6 +66,7 @@ impl AaTest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trapline_abi::Op;
     use trapline_model::testing::{batches, boot, measured};
     use trapline_model::EnvironmentId;
 

@@ -57,9 +57,10 @@ impl Requests {
 pub fn summarise(observations: &[Observation], summary: &Summary) -> Vec<Requests> {
     let cells = summary.cells.iter();
     let measured = cells.filter_map(|cell| {
-        let transfer = Transfer::from_op(cell.op)?;
+        let op = cell.op.guest()?;
+        let transfer = Transfer::from_op(op)?;
         let figure = cell.value.figure()?;
-        let boots = boots(observations, &cell.config, cell.op);
+        let boots = boots(observations, &cell.config, op);
         of_boots(&boots, transfer, &cell.config, figure.boots)
     });
     let mut all: Vec<_> = measured.collect();

@@ -6,9 +6,9 @@ use crate::value::{self, Calibration, Work};
 use crate::{boots_of, exact, outcomes, BootOutcome, Cell, FailureKind, Figure, Flag, Idle, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use trapline_abi::{Op, Unit, Workload};
+use trapline_abi::{Unit, Workload};
 use trapline_model::observed::HOST_NOISE;
-use trapline_model::{Clock, Config, EnvironmentId, Observation, Outcome, Sample};
+use trapline_model::{Clock, Config, EnvironmentId, Observation, Operation, Outcome, Sample};
 
 /// Shortest host interval, in nanoseconds, against which a guest's clock is checked.
 const LEAST_ELAPSED_NS: u64 = 5_000_000;
@@ -31,7 +31,7 @@ pub struct ComparableCell {
 
 impl ComparableCell {
     /// Summarises `op` in `config`; `None` if no boot has an outcome.
-    pub fn new(observations: &[Observation], config: &Config, op: Op) -> Option<Self> {
+    pub fn new(observations: &[Observation], config: &Config, op: Operation) -> Option<Self> {
         let mut all: Vec<_> = outcomes(boots_of(observations, config), op).collect();
         if all.is_empty() {
             return None;
@@ -57,13 +57,13 @@ impl ComparableCell {
     }
 
     fn measured(&mut self, boots: &[MeasuredBoot<'_>], all: &[BootOutcome<'_>]) -> Value {
-        let Cell { op, clock, .. } = self.cell;
+        let clock = self.cell.clock;
         // On an exact clock the other boots only confirm the first.
         let counted = if clock.is_exact() { &boots[..1] } else { boots };
         let medians: Vec<f64> = counted.iter().map(|boot| boot.values.median()).collect();
         let blocks = counted.iter().map(|boot| boot.replicate);
         self.medians = blocks.zip(medians.iter().copied()).collect();
-        self.proof = Some((Work::of(op, &boots[0].samples), boots[0].check));
+        self.proof = Some((boots[0].work, boots[0].check));
         let (Some(over_boots), Some(batches)) = (
             Sorted::new(medians.clone()),
             Sorted::new(counted.iter().flat_map(|boot| boot.values.iter()).collect()),
@@ -100,6 +100,7 @@ impl ComparableCell {
 struct MeasuredBoot<'a> {
     replicate: u32,
     samples: Cow<'a, [Sample]>,
+    work: Work,
     check: u64,
     values: Sorted,
     mean: f64,
@@ -113,7 +114,7 @@ struct MeasuredBoot<'a> {
 
 impl<'a> MeasuredBoot<'a> {
     /// Returns `None` if the operation was not measured.
-    fn new((boot, outcome): BootOutcome<'a>, op: Op) -> Result<Option<Self>, Value> {
+    fn new((boot, outcome): BootOutcome<'a>, op: Operation) -> Result<Option<Self>, Value> {
         let calibration = Calibration::of(op, outcome, boot.unit_per_tick);
         let (
             Outcome::Measured {
@@ -154,6 +155,7 @@ impl<'a> MeasuredBoot<'a> {
                 bytes: work.bytes as f64 / count,
             }),
             disagreement: elapsed.and_then(|elapsed| disagreement(elapsed, boot.unit_per_tick)),
+            work: Work::of(op, outcome),
             samples,
         }))
     }
@@ -162,21 +164,26 @@ impl<'a> MeasuredBoot<'a> {
 /// Returns the measured boots, or the value of a cell without a figure.
 fn measured_boots<'a>(
     all: &[BootOutcome<'a>],
-    op: Op,
+    op: Operation,
     clock: Clock,
 ) -> Result<Vec<MeasuredBoot<'a>>, Value> {
     if clock.is_exact() {
         exact::require_agreement(all)?;
     }
-    let boots = all
+    let mut boots = all
         .iter()
         .filter_map(|one| MeasuredBoot::new(*one, op).transpose())
         .collect::<Result<Vec<_>, _>>()?;
-    if boots.is_empty() {
+    let Some(first) = boots.first() else {
         return Err(no_figure(all));
+    };
+    // Rates of CPUs at another distance are not those of the first round.
+    if let Work::Apart(_) = first.work {
+        let work = first.work;
+        boots.retain(|boot| boot.work == work);
     }
     if value::is_checked(op) {
-        require_equal_checksums(&boots, op)?;
+        require_equal_checksums(&boots)?;
     }
     if clock == Clock::Wall {
         require_different_samples(&boots)?;
@@ -201,12 +208,11 @@ fn no_figure(all: &[BootOutcome<'_>]) -> Value {
 }
 
 /// Checks that boots of one environment that did the same work have the same checksum.
-fn require_equal_checksums(boots: &[MeasuredBoot<'_>], op: Op) -> Result<(), Value> {
+fn require_equal_checksums(boots: &[MeasuredBoot<'_>]) -> Result<(), Value> {
     let first = &boots[0];
-    let work = Work::of(op, &first.samples);
     let other = boots
         .iter()
-        .find(|boot| boot.check != first.check && Work::of(op, &boot.samples) == work);
+        .find(|boot| boot.check != first.check && boot.work == first.work);
     match other {
         None => Ok(()),
         Some(other) => Err(Value::failed(
@@ -307,7 +313,7 @@ fn host_noise(all: &[BootOutcome<'_>]) -> Option<Flag> {
 /// not overlap with the operation, so any remaining instruction is the operation's. Nothing remains if
 /// the loop around the operation was shorter than the calibrated one.
 fn below_resolution(cell: &Cell, estimate: f64, boots: &[MeasuredBoot<'_>]) -> Option<Flag> {
-    if cell.op.unit() != Unit::Time || cell.op.workload() == Workload::Boot {
+    if cell.op.unit() != Unit::Time || cell.op.is_of(Workload::Boot) {
         return None;
     }
     let resolution = median(boots.iter().map(|boot| boot.resolution))?;
@@ -334,6 +340,7 @@ fn clocks_disagree(boots: &[MeasuredBoot<'_>]) -> Option<Flag> {
 fn boots_lost(boots: &[MeasuredBoot<'_>], all: &[BootOutcome<'_>]) -> Option<Flag> {
     let lost = all.len() - boots.len();
     let reason = match no_figure(all) {
+        Value::Skip(reason) if reason.is_empty() => "CPUs at another distance".to_owned(),
         Value::Skip(reason) => reason,
         Value::Failed(failure) => failure.reason,
         Value::Measured(_) => return None,

@@ -9,10 +9,9 @@ use crate::verdict::{
     boot_values, test_table, Assessment, Design, InterimTests, Settings, Side, TableTest,
     TestError, TestInput,
 };
-use crate::{Cell, Failure, Value};
+use crate::{operations_of, Cell, Failure, Value};
 use thiserror::Error;
-use trapline_abi::Op;
-use trapline_model::{Clock, Config, Observation};
+use trapline_model::{Clock, Config, Observation, Operation};
 
 /// The boots of two configurations.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +33,7 @@ pub fn boots_of(observations: &[Observation], config: &Config) -> Vec<Observatio
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The operation.
-    pub op: Op,
+    pub op: Operation,
     /// Cell of the baseline, in its configuration.
     pub a: Cell,
     /// Cell of the candidate, in its configuration.
@@ -94,7 +93,7 @@ pub fn compare_all(comparisons: &[Comparison<'_>], settings: &Settings) -> Vec<R
 pub struct SequentialTest {
     tests: InterimTests,
     /// Operations that were testable at the first look; later looks test only these.
-    operations: Option<Vec<Op>>,
+    operations: Option<Vec<Operation>>,
 }
 
 impl SequentialTest {
@@ -133,11 +132,12 @@ impl SequentialTest {
 
 impl Comparison<'_> {
     fn pairs(&self) -> Vec<Pair> {
-        let pairs = Op::ALL.into_iter().filter_map(|op| self.pair(op));
+        let operations = operations_of(self.a.iter().chain(self.b));
+        let pairs = operations.into_iter().filter_map(|op| self.pair(op));
         pairs.collect()
     }
 
-    fn pair(&self, op: Op) -> Option<Pair> {
+    fn pair(&self, op: Operation) -> Option<Pair> {
         let cell = |boots: &[_]| ComparableCell::new(boots, config(boots)?, op);
         let (a, b) = (cell(self.a)?, cell(self.b)?);
         Some(Pair {
@@ -147,7 +147,7 @@ impl Comparison<'_> {
         })
     }
 
-    fn input(&self, op: Op) -> TestInput {
+    fn input(&self, op: Operation) -> TestInput {
         TestInput {
             clock: config(self.a).map_or(Clock::Wall, Config::clock),
             design: self.design,
@@ -165,7 +165,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn into_row(self, test: impl FnOnce(Op) -> Result<Assessment, NotComparable>) -> Row {
+    fn into_row(self, test: impl FnOnce(Operation) -> Result<Assessment, NotComparable>) -> Row {
         Row {
             op: self.a.op,
             outcome: self.input.and_then(|_| test(self.a.op)),
@@ -212,6 +212,7 @@ fn proof(one: &ComparableCell, side: Side) -> Result<(Work, u64), NotComparable>
 mod tests {
     use super::*;
     use crate::verdict::Verdict;
+    use trapline_abi::Op;
     use trapline_model::testing::{batch, batches, boot, measured, CHECKSUM};
     use trapline_model::{EnvironmentId, Outcome};
 

@@ -6,7 +6,7 @@ use crate::value::{self, Work};
 use crate::{FailureKind, Figure, Flag, Ratio, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Op, Workload};
-use trapline_model::{Config, Overrides};
+use trapline_model::{Config, Operation, Overrides};
 
 /// Configurations by checksum of the same work.
 type Checksums = BTreeMap<u64, Vec<Config>>;
@@ -26,10 +26,13 @@ pub fn require_equal_work(cells: &mut [ComparableCell]) {
         };
         require_equal_checksums(cells.iter_mut().filter(of_settings).collect());
     }
+    // All builds of a kernel make the same files, whatever their settings.
+    let is_build = |one: &&mut ComparableCell| matches!(one.cell.op, Operation::Build(_));
+    require_equal_checksums(cells.iter_mut().filter(is_build).collect());
 }
 
 fn require_equal_checksums(cells: Vec<&mut ComparableCell>) {
-    let mut groups: BTreeMap<(Op, Work), Checksums> = BTreeMap::new();
+    let mut groups: BTreeMap<(Operation, Work), Checksums> = BTreeMap::new();
     for one in cells.iter().filter(|one| value::is_checked(one.cell.op)) {
         if let Some((work, check)) = one.proof {
             let checksums = groups.entry((one.cell.op, work)).or_default();
@@ -72,18 +75,30 @@ fn describe(checksums: &Checksums) -> String {
     format!("unequal work: checksum {}", groups.join(" and "))
 }
 
+/// Returns the configuration without virtualization that an operation is compared with, if there is one.
+fn bare(op: Operation, config: &Config) -> Option<Config> {
+    match op {
+        Operation::Guest(_) => Some(config.bare()),
+        Operation::Build(_) => Some(config.in_environment(config.clock().bare_linux())),
+        Operation::Packets(_) => None,
+    }
+}
+
 /// Adds the ratio to the bare row, and the flags that concern it, to every figure.
 pub fn add_bare_ratios(cells: &mut [ComparableCell]) {
     let is_bare = |one: &&ComparableCell| {
-        one.cell.config.environment.is_bare() && one.cell.value.figure().is_some()
+        let is_own = |bare: Config| bare.environment == one.cell.config.environment;
+        let is_bare = bare(one.cell.op, &one.cell.config).is_some_and(is_own);
+        is_bare && one.cell.value.figure().is_some()
     };
-    let bare: BTreeMap<(Op, Config), ComparableCell> = cells
+    let all: BTreeMap<(Operation, Config), ComparableCell> = cells
         .iter()
         .filter(is_bare)
         .map(|one| ((one.cell.op, one.cell.config.clone()), one.clone()))
         .collect();
     for one in cells {
-        if let Some(bare) = bare.get(&(one.cell.op, one.cell.config.bare())) {
+        let bare = bare(one.cell.op, &one.cell.config);
+        if let Some(bare) = bare.and_then(|bare| all.get(&(one.cell.op, bare))) {
             add_ratio(one, bare);
         }
     }
@@ -108,7 +123,7 @@ fn ratio(one: &ComparableCell, bare: &ComparableCell) -> Option<Ratio> {
             .map(|figure| figure.estimate)
     };
     let quotient = resolved(one)? / resolved(bare)?;
-    if one.cell.clock.is_exact() || one.cell.config.environment.is_bare() {
+    if one.cell.clock.is_exact() || one.cell.config.environment == bare.cell.config.environment {
         return Some(Ratio {
             estimate: quotient,
             interval: None,
@@ -134,7 +149,7 @@ fn other_size(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> {
 /// the agent, a process of Linux.
 fn other_mechanism(one: &ComparableCell, bare: &ComparableCell) -> Option<Flag> {
     let (here, bare) = (one.cell.config.environment, bare.cell.config.environment);
-    let text = match one.cell.op {
+    let text = match one.cell.op.guest()? {
         _ if here.has_processes() == bare.has_processes() => return None,
         Op::Getpid => "getpid is a function call in the image, a system call in Linux",
         Op::NullIo => "null-io is two function calls in the image, two system calls in Linux",

@@ -12,6 +12,7 @@
 pub mod aa_test;
 pub mod agreement;
 pub mod block;
+pub mod builds;
 mod cell;
 pub mod compare;
 mod equal_work;
@@ -34,8 +35,7 @@ pub use timeline::{BootTimeline, StageTime};
 use cell::ComparableCell;
 use order::Interval;
 use std::collections::{BTreeMap, BTreeSet};
-use trapline_abi::Op;
-use trapline_model::{Clock, Config, Observation, Outcome};
+use trapline_model::{Clock, Config, Observation, Operation, Outcome};
 use value::Work;
 
 /// Figures of a run.
@@ -57,7 +57,7 @@ pub struct Cell {
     /// The configuration.
     pub config: Config,
     /// The operation.
-    pub op: Op,
+    pub op: Operation,
     /// Clock of the figures.
     pub clock: Clock,
     /// Unit of the figures ([`value::unit`]), except `exits`, `host_cpu_ns` and ratios.
@@ -278,7 +278,7 @@ impl Summary {
 pub fn summarise(observations: &[Observation]) -> Summary {
     let configs: BTreeSet<&Config> = observations.iter().map(|boot| &boot.config).collect();
     let mut cells: Vec<ComparableCell> = Vec::new();
-    for op in Op::ALL {
+    for op in operations_of(observations) {
         for config in &configs {
             cells.extend(ComparableCell::new(observations, config, op));
         }
@@ -296,11 +296,24 @@ pub fn summarise(observations: &[Observation]) -> Summary {
 /// An outcome of one operation, with the boot it is from.
 pub(crate) type BootOutcome<'a> = (&'a Observation, &'a Outcome);
 
+/// Returns the operations with outcomes, in display order. A search of packets has no figure of its own.
+pub(crate) fn operations_of<'a>(
+    boots: impl IntoIterator<Item = &'a Observation>,
+) -> Vec<Operation> {
+    let all = boots.into_iter().flat_map(|boot| &boot.operations);
+    let has_figure = |op: &Operation| match op {
+        Operation::Packets(of) => of.has_figure(),
+        Operation::Guest(_) | Operation::Build(_) => true,
+    };
+    Operation::in_display_order(all.map(|one| one.op).filter(has_figure))
+}
+
 /// Returns the outcomes of `op` in the order of boots.
 pub(crate) fn outcomes<'a>(
     boots: impl IntoIterator<Item = &'a Observation>,
-    op: Op,
+    op: impl Into<Operation>,
 ) -> impl Iterator<Item = BootOutcome<'a>> {
+    let op = op.into();
     boots.into_iter().flat_map(move |boot| {
         let of_op = boot.operations.iter().filter(move |one| one.op == op);
         of_op.map(move |one| (boot, &one.outcome))

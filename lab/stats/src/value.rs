@@ -2,7 +2,8 @@
 
 use std::fmt;
 use trapline_abi::{Measure, Op, Unit, Workload};
-use trapline_model::{Clock, Outcome, Sample};
+use trapline_model::packets::Distance;
+use trapline_model::{Clock, Operation, Outcome, Sample};
 
 /// Iterations of the empty loop in `loop_cost` ([`trapline_abi::Record::Begin`]).
 const LOOP_TURNS: f64 = 1024.0;
@@ -20,7 +21,7 @@ pub struct Calibration {
 
 impl Calibration {
     /// Returns the calibration of a measured outcome of `op`.
-    pub fn of(op: Op, outcome: &Outcome, unit_per_tick: f64) -> Option<Self> {
+    pub fn of(op: impl Into<Operation>, outcome: &Outcome, unit_per_tick: f64) -> Option<Self> {
         let Outcome::Measured {
             clock_cost,
             loop_cost,
@@ -31,7 +32,11 @@ impl Calibration {
         };
         Some(Self {
             unit_per_tick,
-            clock_cost: if op.is_lateness() { 0 } else { *clock_cost },
+            clock_cost: if op.into().is_lateness() {
+                0
+            } else {
+                *clock_cost
+            },
             loop_cost: *loop_cost,
         })
     }
@@ -80,10 +85,12 @@ impl Calibration {
     }
 }
 
-/// Returns the unit of an operation's figures: `ns` or `insn` per operation, or megabytes (a million bytes)
-/// per second or per thousand million instructions.
-pub const fn unit(op: Op, clock: Clock) -> &'static str {
+/// Returns the unit of an operation's figures: `ns` or `insn` per operation, megabytes (a million bytes)
+/// per second or per thousand million instructions, or a million packets per second.
+pub fn unit(op: impl Into<Operation>, clock: Clock) -> &'static str {
+    let op = op.into();
     match (op.unit(), clock) {
+        (Unit::Rate, _) if matches!(op, Operation::Packets(_)) => "Mpps",
         (Unit::Time, Clock::Wall) => "ns",
         (Unit::Time, Clock::Insn | Clock::InsnVmx) => "insn",
         (Unit::Rate, Clock::Wall) => "MB/s",
@@ -92,9 +99,9 @@ pub const fn unit(op: Op, clock: Clock) -> &'static str {
 }
 
 /// Returns the number of operations (for a rate: megabytes) by which a boot's exits and CPU time are divided.
-pub fn operations(op: Op, samples: &[Sample]) -> f64 {
+pub fn operations(op: impl Into<Operation>, samples: &[Sample]) -> f64 {
     let count: f64 = samples.iter().map(|sample| sample.count as f64).sum();
-    match op.unit() {
+    match op.into().unit() {
         Unit::Time => count,
         Unit::Rate => count / 1e6,
     }
@@ -103,7 +110,7 @@ pub fn operations(op: Op, samples: &[Sample]) -> f64 {
 /// Returns the share of the time from the first batch to the last that the batches took; the rest went into
 /// sending records. 1 if samples are not whole batches: those of a timer are only the lateness, and
 /// requests to a disk overlap.
-pub fn share_of_batches(op: Op, samples: &[Sample]) -> f64 {
+pub fn share_of_batches(op: impl Into<Operation>, samples: &[Sample]) -> f64 {
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
         return 1.0;
     };
@@ -113,7 +120,7 @@ pub fn share_of_batches(op: Op, samples: &[Sample]) -> f64 {
         .map(|batch| length(batch.start, batch.end))
         .sum();
     let all = length(first.start, last.end);
-    let is_whole = !op.is_lateness() && all > 0.0;
+    let is_whole = !op.into().is_lateness() && all > 0.0;
     if is_whole {
         (inside / all).min(1.0)
     } else {
@@ -133,17 +140,28 @@ pub enum Work {
     Blocks(u64),
     /// Doubles in each array.
     Doubles(u64),
+    /// Packets between CPUs of this distance.
+    Apart(Distance),
 }
 
 impl Work {
-    /// Returns the work of `samples` of `op`.
-    pub fn of(op: Op, samples: &[Sample]) -> Self {
-        let batch = samples.first().map_or(0, |sample| sample.count);
+    /// Returns the work of an operation with this outcome.
+    pub fn of(op: impl Into<Operation>, outcome: &Outcome) -> Self {
+        let (op, batches) = (op.into(), outcome.batches());
+        let batch = batches.first().map_or(0, |sample| sample.count);
         match op {
-            Op::FirstTouch4k => Self::Pages(batch),
-            Op::Malloc1m => Self::Blocks(batch),
-            op if op.workload() == Workload::Net => Self::Unsized,
-            _ => match op.measure() {
+            Operation::Build(_) => Self::Unsized,
+            Operation::Packets(_) => match outcome {
+                Outcome::Measured { trials, .. } => {
+                    let first = trials.first();
+                    first.map_or(Self::Unsized, |trial| Self::Apart(trial.distance()))
+                }
+                Outcome::Skipped(_) | Outcome::Failed(_) => Self::Unsized,
+            },
+            Operation::Guest(Op::FirstTouch4k) => Self::Pages(batch),
+            Operation::Guest(Op::Malloc1m) => Self::Blocks(batch),
+            op if op.is_of(Workload::Net) => Self::Unsized,
+            op => match op.measure() {
                 Measure::Bytes(each) => Self::Doubles(batch / each),
                 Measure::Batch | Measure::Lateness => Self::Unsized,
             },
@@ -158,13 +176,14 @@ impl fmt::Display for Work {
             Self::Pages(count) => write!(f, "{count} pages"),
             Self::Blocks(count) => write!(f, "{count} blocks"),
             Self::Doubles(count) => write!(f, "{count} doubles"),
+            Self::Apart(distance) => write!(f, "CPUs {}", distance.words()),
         }
     }
 }
 
-/// Returns true if `op` has a checksum of its work; a boot has none.
-pub fn is_checked(op: Op) -> bool {
-    op.workload() != Workload::Boot
+/// Returns true if `op` has a checksum of its work. A boot has none, and the program that sends packets checks each of them.
+pub fn is_checked(op: Operation) -> bool {
+    !op.is_of(Workload::Boot) && !matches!(op, Operation::Packets(_))
 }
 
 #[cfg(test)]
@@ -268,7 +287,7 @@ mod tests {
 
     #[test]
     fn work_is_counted_by_the_samples() {
-        let samples = [SAMPLE, SAMPLE];
+        let samples = measured(vec![SAMPLE, SAMPLE]);
         assert_eq!(Work::of(Op::FirstTouch4k, &samples), Work::Pages(100));
         assert_eq!(Work::of(Op::Malloc1m, &samples), Work::Blocks(100));
         assert_eq!(Work::of(Op::Add, &samples), Work::Doubles(4));

@@ -9,7 +9,7 @@
 //! # use trapline_store::{NewRun, Store};
 //! # fn example(observation: &trapline_model::Observation) -> Result<(), trapline_store::StoreError> {
 //! let mut store = Store::open("trapline.db".as_ref())?;
-//! let run = store.begin_run(&NewRun { seed: 1, request: "env=host", ..NewRun::default() })?;
+//! let run = store.begin_run(&NewRun { seed: 1, ..NewRun::default() })?;
 //! store.add_observation(run, observation)?;
 //! store.finish_run(run)?;
 //! assert_eq!(store.load(run)?.observations.len(), 1);
@@ -18,20 +18,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod builds;
 mod definitions;
+mod earlier;
 mod error;
 mod pack;
+mod packets;
 mod read;
 mod rows;
 mod schema;
 mod settings;
-mod trials;
 mod write;
 
 pub use error::{Problem, StoreError};
 pub use schema::VERSION;
 
+use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,12 +40,13 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trapline_model::kernel_build::Build;
-use trapline_model::packets::Trial;
-use trapline_model::{Config, Observation};
+use trapline_model::{Config, Observation, RecordedRequest};
 
 /// Timeout for the lock of another process that writes to the same store.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pages of a store that are copied at once: more than any has.
+const PAGES: i32 = i32::MAX;
 
 /// An open store.
 pub struct Store {
@@ -74,8 +76,8 @@ impl fmt::Display for RunId {
 pub struct NewRun<'a> {
     /// Seed of the plan.
     pub seed: u64,
-    /// Request, as words of a command line.
-    pub request: &'a str,
+    /// Request.
+    pub request: RecordedRequest,
     /// Version of Trapline.
     pub version: &'a str,
     /// Facts of the host.
@@ -97,13 +99,13 @@ pub struct RunInfo {
     pub finished_at: Option<u64>,
     /// Seed of the plan.
     pub seed: u64,
-    /// Request, as words of a command line.
-    pub request: String,
+    /// Request.
+    pub request: RecordedRequest,
     /// Version of Trapline.
     pub version: String,
     /// Facts of the host.
     pub facts: BTreeMap<String, String>,
-    /// Number of stored boots; each kernel build and each trial of packets is one.
+    /// Number of stored boots.
     pub boots: u64,
     /// Identifies the process that last added to the run; `None` in formats 1 to 3.
     pub owner: Option<String>,
@@ -120,10 +122,6 @@ pub struct Run {
     pub observations: Vec<Observation>,
     /// Requested configurations that could not be booted, with reasons.
     pub skips: Vec<(Config, String)>,
-    /// Kernel builds, in the order in which they were stored.
-    pub builds: Vec<Build>,
-    /// Trials of packets, in the order in which they were stored.
-    pub trials: Vec<Trial>,
 }
 
 /// Last bytes of a rollback journal that names a super-journal, a file of a transaction in several databases (SQLite,
@@ -194,7 +192,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the store at `path` for reading. Does not create or migrate it.
+    /// Opens the store at `path` for reading. Does not create or change it: one of an earlier format is migrated in memory.
     ///
     /// # Errors
     /// [`Problem::Missing`], or as [`Self::open`].
@@ -207,7 +205,20 @@ impl Store {
         // reading.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         let mut store = Self::connect(path, flags, LOCK_TIMEOUT)?;
-        store.attempt(schema::verify)?;
+        store.attempt(|connection| {
+            schema::verify(connection)?;
+            if schema::is_earlier(connection)? {
+                let mut copy = Connection::open_in_memory()?;
+                Backup::new(connection, &mut copy)?.run_to_completion(
+                    PAGES,
+                    Duration::ZERO,
+                    None,
+                )?;
+                schema::migrate(&mut copy)?;
+                *connection = copy;
+            }
+            Ok(())
+        })?;
         Ok(store)
     }
 
@@ -259,22 +270,6 @@ impl Store {
         reason: &str,
     ) -> Result<(), StoreError> {
         self.attempt(|connection| write::add_skip(connection, run, config, reason))
-    }
-
-    /// Stores a kernel build.
-    ///
-    /// # Errors
-    /// See [`Problem`].
-    pub fn add_build(&mut self, run: RunId, build: &Build) -> Result<(), StoreError> {
-        self.attempt(|connection| builds::add(connection, run, build))
-    }
-
-    /// Stores a trial of packets.
-    ///
-    /// # Errors
-    /// See [`Problem`].
-    pub fn add_trial(&mut self, run: RunId, trial: &Trial) -> Result<(), StoreError> {
-        self.attempt(|connection| trials::add(connection, run, trial))
     }
 
     /// Returns the boots of a run: configuration and replicate.

@@ -3,29 +3,22 @@
 //! A file that passes SQLite's checks can still hold invalid values, if it was edited. They are reported as
 //! damage.
 
-use crate::rows::{collect, damage, environment, facts, unsigned};
-use crate::{builds, pack, schema, settings, trials, Problem, Run, RunId, RunInfo};
+use crate::rows::{collect, damage, environment, facts, request, unsigned};
+use crate::{pack, packets, settings, Problem, Run, RunId, RunInfo};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
-use trapline_abi::{Counter, Interrupt, Op, Stage, Workload};
+use trapline_abi::{Counter, Interrupt, Stage, Workload};
 use trapline_model::observed::IdleWork;
-use trapline_model::{Clock, Config, Launch, Observation, Operation, Outcome, Sample};
+use trapline_model::{
+    Clock, Config, Launch, Observation, Operation, OperationResult, Outcome, Sample,
+};
 
-/// Returns the query for runs.
-fn select_runs(connection: &Connection) -> Result<String, Problem> {
-    let further = schema::owner_and_plan(connection)?;
-    let builds = schema::builds_of_run(connection)?;
-    let trials = schema::trials_of_run(connection)?;
-    Ok(format!(
-        "SELECT id, started_at, finished_at, seed, request, version, facts,
-         (SELECT count(*) FROM boots WHERE run = runs.id) + {builds} + {trials},
-         {further} FROM runs"
-    ))
-}
+/// The query for runs.
+const RUNS: &str = "SELECT id, started_at, finished_at, seed, request, version, facts,
+    (SELECT count(*) FROM boots WHERE run = runs.id), keeper, plan FROM runs";
 
 pub fn runs(connection: &Connection) -> Result<Vec<RunInfo>, Problem> {
-    let mut statement =
-        connection.prepare_cached(&format!("{} ORDER BY id", select_runs(connection)?))?;
+    let mut statement = connection.prepare_cached(&format!("{RUNS} ORDER BY id"))?;
     let mut rows = statement.query([])?;
     let mut runs = Vec::new();
     while let Some(row) = rows.next()? {
@@ -38,11 +31,9 @@ pub fn load(connection: &mut Connection, run: RunId) -> Result<Run, Problem> {
     // A consistent view while another process adds to the file.
     let view = connection.transaction()?;
     let info = view
-        .query_row(
-            &format!("{} WHERE id = ?1", select_runs(&view)?),
-            [run.0],
-            |row| Ok(run_info(row)),
-        )
+        .query_row(&format!("{RUNS} WHERE id = ?1"), [run.0], |row| {
+            Ok(run_info(row))
+        })
         .optional()?
         .ok_or(Problem::NoSuchRun(run.0))??;
     name_environments(&view, run)?;
@@ -50,8 +41,6 @@ pub fn load(connection: &mut Connection, run: RunId) -> Result<Run, Problem> {
         info,
         observations: observations(&view, run)?,
         skips: skips(&view, run)?,
-        builds: builds::of(&view, run)?,
-        trials: trials::of(&view, run)?,
     })
 }
 
@@ -70,7 +59,7 @@ fn run_info(row: &Row<'_>) -> Result<RunInfo, Problem> {
         started_at: unsigned(row.get(1)?),
         finished_at: row.get::<_, Option<i64>>(2)?.map(unsigned),
         seed: unsigned(row.get(3)?),
-        request: row.get(4)?,
+        request: request(&row.get::<_, String>(4)?)?,
         version: row.get(5)?,
         facts: facts(&row.get::<_, String>(6)?)?,
         boots: unsigned(row.get(7)?),
@@ -120,23 +109,20 @@ fn observations(connection: &Connection, run: RunId) -> Result<Vec<Observation>,
     })
 }
 
-fn operations(connection: &Connection, boot: i64) -> Result<Vec<Operation>, Problem> {
-    let idle = schema::idle_work(connection)?;
-    let sql = format!(
-        "SELECT id, operation, outcome, reason, clock_cost, loop_cost, checksum, exits, host_cpu_ns, elapsed_ticks,
-         elapsed_ns, {idle} FROM operations WHERE boot = ?1 ORDER BY id"
-    );
-    collect(connection, &sql, boot, |row| {
+fn operations(connection: &Connection, boot: i64) -> Result<Vec<OperationResult>, Problem> {
+    let sql = "SELECT id, operation, outcome, reason, clock_cost, loop_cost, checksum, exits, host_cpu_ns, elapsed_ticks,
+         elapsed_ns, idle_ticks, idle_bytes FROM operations WHERE boot = ?1 ORDER BY id";
+    collect(connection, sql, boot, |row| {
         let path: String = row.get(1)?;
-        let op = Op::from_path(&path).ok_or_else(|| damage("operation", &path))?;
-        Ok(Operation {
+        let op = Operation::from_path(&path).ok_or_else(|| damage("operation", &path))?;
+        Ok(OperationResult {
             op,
             outcome: outcome(connection, op, row)?,
         })
     })
 }
 
-fn outcome(connection: &Connection, op: Op, row: &Row<'_>) -> Result<Outcome, Problem> {
+fn outcome(connection: &Connection, op: Operation, row: &Row<'_>) -> Result<Outcome, Problem> {
     let optional = |column: usize| -> Result<Option<u64>, Problem> {
         Ok(row.get::<_, Option<i64>>(column)?.map(unsigned))
     };
@@ -148,11 +134,17 @@ fn outcome(connection: &Connection, op: Op, row: &Row<'_>) -> Result<Outcome, Pr
         "measured" => Outcome::Measured {
             clock_cost: number(4)?,
             loop_cost: number(5)?,
-            samples: match (op.workload(), samples(connection, row.get(0)?)?) {
-                (Workload::Block, none) if none.is_empty() => requests(connection, row.get(0)?)?,
-                (_, samples) => samples,
+            samples: match samples(connection, row.get(0)?)? {
+                none if none.is_empty() && op.is_of(Workload::Block) => {
+                    requests(connection, row.get(0)?)?
+                }
+                samples => samples,
             },
             interrupts: interrupts(connection, row.get(0)?)?,
+            trials: match op {
+                Operation::Packets(_) => packets::of(connection, row.get(0)?)?,
+                Operation::Guest(_) | Operation::Build(_) => Vec::new(),
+            },
             check: number(6)?,
             exits: optional(7)?,
             host_cpu_ns: optional(8)?,
@@ -179,17 +171,11 @@ fn samples(connection: &Connection, operation: i64) -> Result<Vec<Sample>, Probl
 }
 
 fn interrupts(connection: &Connection, operation: i64) -> Result<Vec<Interrupt>, Problem> {
-    if !schema::has_interrupts(connection)? {
-        return Ok(Vec::new());
-    }
     let sql = "SELECT count, packed FROM interrupts WHERE operation = ?1";
     packed(connection, sql, operation, "interrupts", pack::unpacked)
 }
 
 fn requests(connection: &Connection, operation: i64) -> Result<Vec<Sample>, Problem> {
-    if !schema::has_requests(connection)? {
-        return Ok(Vec::new());
-    }
     let sql = "SELECT count, packed FROM requests WHERE operation = ?1";
     packed(
         connection,

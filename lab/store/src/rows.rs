@@ -5,7 +5,7 @@
 use crate::{Problem, RunId};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
 use std::collections::BTreeMap;
-use trapline_model::EnvironmentId;
+use trapline_model::{EnvironmentId, RecordedRequest};
 
 /// Calls `read` for every row of `sql` with `parameter`.
 pub fn collect<T>(
@@ -29,6 +29,10 @@ pub fn environment(name: String) -> Result<EnvironmentId, Problem> {
 
 pub fn facts(json: &str) -> Result<BTreeMap<String, String>, Problem> {
     serde_json::from_str(json).map_err(|_| damage("facts", json))
+}
+
+pub fn request(json: &str) -> Result<RecordedRequest, Problem> {
+    RecordedRequest::parse(json).ok_or_else(|| damage("request", json))
 }
 
 pub fn damage(what: &str, text: &str) -> Problem {

@@ -3,11 +3,9 @@
 //! Unsigned 64-bit numbers are stored in SQLite's signed integers as two's complement. SQLite keeps the
 //! comments in the tables: `sqlite3 FILE .schema` documents the file.
 
-use crate::{definitions, settings, Problem};
+use crate::{definitions, earlier, settings, Problem};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
-use trapline_model::settings::{
-    store_format, FORMAT_WITH_QUEUES as WITH_QUEUES, FORMAT_WITH_TRIALS as WITH_TRIALS,
-};
+use trapline_model::settings::store_format;
 
 /// The format that this version writes (`PRAGMA user_version`).
 pub const VERSION: i64 = store_format();
@@ -24,8 +22,17 @@ const WITH_VARIANTS: i64 = 4;
 /// The first format with kernel builds.
 const WITH_BUILDS: i64 = 5;
 
+/// The first format with trials of packets.
+const WITH_TRIALS: i64 = 17;
+
 /// The first format with work between batches.
 const WITH_IDLE_WORK: i64 = 21;
+
+/// The first format with the number of queues of a trial.
+const WITH_QUEUES: i64 = 25;
+
+/// The first format in which kernel builds and trials of packets are operations of boots, and a request is JSON.
+const WITH_LONG_OPERATIONS: i64 = 32;
 
 /// Identifies a store (`PRAGMA application_id`): "TRPL".
 const APPLICATION: i64 = 0x5452_504c;
@@ -37,7 +44,7 @@ CREATE TABLE runs (
     started_at  INTEGER NOT NULL, -- milliseconds since 1970, UTC
     finished_at INTEGER,          -- NULL: going on, or interrupted
     seed        INTEGER NOT NULL, -- of the plan
-    request     TEXT NOT NULL,    -- what was asked for
+    request     TEXT NOT NULL,    -- what was asked for, as JSON
     version     TEXT NOT NULL,    -- of Trapline
     facts       TEXT NOT NULL     -- of the host, a JSON object
 );
@@ -138,7 +145,7 @@ ALTER TABLE boots ADD COLUMN variant TEXT NOT NULL DEFAULT '';
 ALTER TABLE skips ADD COLUMN variant TEXT NOT NULL DEFAULT '';
 ";
 
-/// Added to format 4.
+/// Added to format 4, and gone since [`WITH_LONG_OPERATIONS`].
 const BUILDS: &str = "
 CREATE TABLE builds (            -- of a kernel, of a run that has nothing else
     id          INTEGER PRIMARY KEY,
@@ -158,7 +165,7 @@ CREATE TABLE builds (            -- of a kernel, of a run that has nothing else
 CREATE INDEX builds_of_run ON builds (run);
 ";
 
-/// Added to format 16.
+/// Added to format 16, and gone since [`WITH_LONG_OPERATIONS`].
 const TRIALS: &str = "
 CREATE TABLE trials (            -- of packets, of a run that has nothing else
     id            INTEGER PRIMARY KEY,
@@ -200,8 +207,31 @@ const QUEUES: &str = "
 ALTER TABLE trials ADD COLUMN queues INTEGER NOT NULL DEFAULT 1;
 ";
 
+/// Added to format 31.
+const PACKETS: &str = "
+CREATE TABLE packets (           -- a trial of an operation of workload packets
+    operation     INTEGER NOT NULL REFERENCES operations,
+    number        INTEGER NOT NULL, -- from 0, in order of time
+    offered       REAL,             -- frames a second of each sender; NULL: as many as arrive
+    duration_ns   INTEGER NOT NULL, -- time in which frames were sent
+    sent          INTEGER NOT NULL, -- frames that were accepted
+    refused       INTEGER NOT NULL, -- frames that were due, but not accepted
+    received      INTEGER NOT NULL, -- frames that arrived
+    damaged       INTEGER NOT NULL,
+    ports_cpu_ns  INTEGER NOT NULL, -- CPU time of the thread that sends and receives
+    forwarder_cpu_ns INTEGER,       -- and of the forwarder; NULL: the kernel forwards
+    kicks         INTEGER NOT NULL, -- notifications to the forwarder
+    calls         INTEGER NOT NULL, -- and from it
+    p50_ns        INTEGER,          -- latency; NULL with the maximum load
+    p99_ns        INTEGER,
+    max_ns        INTEGER,
+    round_trip_ns REAL NOT NULL,    -- of a cache line between both CPUs
+    PRIMARY KEY (operation, number)
+) WITHOUT ROWID;
+";
+
 /// Statements that add what a format before the first of each pair lacks.
-const ADDED: [(i64, &str); 7] = [
+const ADDED: [(i64, &str); 8] = [
     (WITH_INTERRUPTS, INTERRUPTS),
     (WITH_REQUESTS, REQUESTS),
     (WITH_VARIANTS, VARIANTS),
@@ -209,6 +239,7 @@ const ADDED: [(i64, &str); 7] = [
     (WITH_TRIALS, TRIALS),
     (WITH_IDLE_WORK, IDLE_WORK),
     (WITH_QUEUES, QUEUES),
+    (WITH_LONG_OPERATIONS, PACKETS),
 ];
 
 /// Creates the tables of an empty file, migrates a store of an earlier format, and refuses other files.
@@ -248,11 +279,19 @@ fn reference() -> Result<Connection, Problem> {
         "ALTER TABLE boots ADD COLUMN variant TEXT NOT NULL DEFAULT '';
          ALTER TABLE skips ADD COLUMN variant TEXT NOT NULL DEFAULT '';",
     )?;
+    for earlier in [BUILDS, TRIALS, QUEUES] {
+        connection.execute_batch(earlier)?;
+    }
     Ok(connection)
 }
 
+/// Returns whether a store has an earlier format than this version writes.
+pub fn is_earlier(connection: &Connection) -> Result<bool, Problem> {
+    Ok(pragma(connection, "user_version")? < VERSION)
+}
+
 /// Migrates a store of an earlier format.
-fn migrate(connection: &mut Connection) -> Result<(), Problem> {
+pub fn migrate(connection: &mut Connection) -> Result<(), Problem> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have migrated it before this one got the lock.
     let found = pragma(&transaction, "user_version")?;
@@ -267,54 +306,11 @@ fn add_missing(transaction: &Transaction<'_>, found: i64) -> Result<(), Problem>
         transaction.execute_batch(added)?;
     }
     settings::add_columns(transaction)?;
+    if found < WITH_LONG_OPERATIONS {
+        earlier::convert(transaction)?;
+    }
     transaction.pragma_update(None, "user_version", VERSION)?;
     Ok(())
-}
-
-/// Returns true if the store has interrupts. One of an earlier format that was opened for reading has none.
-pub fn has_interrupts(connection: &Connection) -> Result<bool, Problem> {
-    Ok(pragma(connection, "user_version")? >= WITH_INTERRUPTS)
-}
-
-/// Returns true if the store has requests to disks.
-pub fn has_requests(connection: &Connection) -> Result<bool, Problem> {
-    Ok(pragma(connection, "user_version")? >= WITH_REQUESTS)
-}
-
-/// Returns true if the store has kernel builds.
-pub fn has_builds(connection: &Connection) -> Result<bool, Problem> {
-    Ok(pragma(connection, "user_version")? >= WITH_BUILDS)
-}
-
-/// Returns true if the store has trials of packets.
-pub fn has_trials(connection: &Connection) -> Result<bool, Problem> {
-    Ok(pragma(connection, "user_version")? >= WITH_TRIALS)
-}
-
-/// Returns the SQL expressions for the columns of a trial.
-pub fn columns_of_trial(connection: &Connection) -> Result<&'static str, Problem> {
-    Ok(match pragma(connection, "user_version")? {
-        WITH_QUEUES.. => "*",
-        _ => "*, 1 AS queues",
-    })
-}
-
-/// Returns the SQL expression for the number of trials of a run that were not skipped.
-pub fn trials_of_run(connection: &Connection) -> Result<&'static str, Problem> {
-    Ok(if has_trials(connection)? {
-        "(SELECT count(*) FROM trials WHERE run = runs.id AND outcome <> 'skipped')"
-    } else {
-        "0"
-    })
-}
-
-/// Returns the SQL expression for the number of builds of a run that were not skipped.
-pub fn builds_of_run(connection: &Connection) -> Result<&'static str, Problem> {
-    Ok(if has_builds(connection)? {
-        "(SELECT count(*) FROM builds WHERE run = runs.id AND outcome <> 'skipped')"
-    } else {
-        "0"
-    })
 }
 
 /// Checks that the file is an undamaged store of a known format. Damage is searched for now rather than
@@ -345,22 +341,6 @@ pub fn verify(connection: &mut Connection) -> Result<(), Problem> {
     } else {
         Err(Problem::Corrupt(health))
     }
-}
-
-/// Returns the SQL expressions for owner and plan of a run.
-pub fn owner_and_plan(connection: &Connection) -> Result<&'static str, Problem> {
-    Ok(match pragma(connection, "user_version")? {
-        WITH_VARIANTS.. => "keeper, plan",
-        _ => "NULL, NULL",
-    })
-}
-
-/// Returns the SQL expressions for the work between the batches of an operation.
-pub fn idle_work(connection: &Connection) -> Result<&'static str, Problem> {
-    Ok(match pragma(connection, "user_version")? {
-        WITH_IDLE_WORK.. => "idle_ticks, idle_bytes",
-        _ => "NULL, NULL",
-    })
 }
 
 fn pragma(connection: &Connection, name: &str) -> Result<i64, Problem> {

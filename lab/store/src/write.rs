@@ -1,11 +1,11 @@
 //! Observations -> rows. Every public function is one transaction.
 
 use crate::rows::{begin, json, must_exist, signed};
-use crate::{pack, settings, NewRun, Problem, RunId};
+use crate::{pack, packets, settings, NewRun, Problem, RunId};
 use rusqlite::{params, Connection, Transaction};
 use std::time::{SystemTime, UNIX_EPOCH};
 use trapline_abi::Workload;
-use trapline_model::{names, Config, Launch, Observation, Operation, Outcome, Sample};
+use trapline_model::{Config, Launch, Observation, OperationResult, Outcome, Sample};
 
 pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId, Problem> {
     let transaction = begin(connection)?;
@@ -15,7 +15,7 @@ pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId,
         params![
             now(),
             signed(run.seed),
-            run.request,
+            run.request.to_string(),
             run.version,
             json(&run.facts),
             run.owner,
@@ -63,13 +63,23 @@ pub fn add_skip(
 ) -> Result<(), Problem> {
     let transaction = begin(connection)?;
     must_exist(&transaction, run)?;
+    skip(&transaction, run, config, reason)?;
+    Ok(transaction.commit()?)
+}
+
+/// Stores a skip of a run that exists.
+pub fn skip(
+    transaction: &Transaction<'_>,
+    run: RunId,
+    config: &Config,
+    reason: &str,
+) -> Result<(), Problem> {
     transaction.execute(
         "INSERT INTO skips (run, environment, reason) VALUES (?1, ?2, ?3)",
         params![run.0, config.environment.name(), reason],
     )?;
     let skip = transaction.last_insert_rowid();
-    settings::write(&transaction, "skips", skip, &config.overrides)?;
-    Ok(transaction.commit()?)
+    settings::write(transaction, "skips", skip, &config.overrides)
 }
 
 pub fn add_observation(
@@ -79,6 +89,16 @@ pub fn add_observation(
 ) -> Result<(), Problem> {
     let transaction = begin(connection)?;
     must_exist(&transaction, run)?;
+    add_boot(&transaction, run, seen)?;
+    Ok(transaction.commit()?)
+}
+
+/// Stores an observation of a run that exists.
+pub fn add_boot(
+    transaction: &Transaction<'_>,
+    run: RunId,
+    seen: &Observation,
+) -> Result<(), Problem> {
     transaction.execute(
         "INSERT INTO boots (run, environment, clock, replicate, unit_per_tick, facts, log)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -93,27 +113,27 @@ pub fn add_observation(
         ],
     )?;
     let boot = transaction.last_insert_rowid();
-    settings::write(&transaction, "boots", boot, &seen.config.overrides)?;
+    settings::write(transaction, "boots", boot, &seen.config.overrides)?;
     for operation in &seen.operations {
-        add_operation(&transaction, boot, operation)?;
+        add_operation(transaction, boot, operation)?;
     }
     for launch in &seen.launches {
-        add_launch(&transaction, boot, launch)?;
+        add_launch(transaction, boot, launch)?;
     }
     for problem in &seen.problems {
         transaction
             .prepare_cached("INSERT INTO problems (boot, text) VALUES (?1, ?2)")?
             .execute(params![boot, problem])?;
     }
-    Ok(transaction.commit()?)
+    Ok(())
 }
 
 fn add_operation(
     transaction: &Transaction<'_>,
     boot: i64,
-    operation: &Operation,
+    operation: &OperationResult,
 ) -> Result<(), Problem> {
-    let path = names::path(operation.op);
+    let path = operation.op.path();
     let (outcome, reason) = match &operation.outcome {
         Outcome::Skipped(reason) => ("skipped", Some(reason)),
         Outcome::Failed(reason) => ("failed", Some(reason)),
@@ -128,11 +148,12 @@ fn add_operation(
     if let Outcome::Measured {
         samples,
         interrupts,
+        trials,
         ..
     } = &operation.outcome
     {
         add_measurement(transaction, id, &operation.outcome)?;
-        let is_packed = operation.op.workload() == Workload::Block && pack::are_requests(samples);
+        let is_packed = operation.op.is_of(Workload::Block) && pack::are_requests(samples);
         if is_packed {
             let packed = pack::packed_requests(samples);
             add_packed(transaction, "requests", id, samples.len(), &packed)?;
@@ -143,6 +164,7 @@ fn add_operation(
             let packed = pack::packed(interrupts);
             add_packed(transaction, "interrupts", id, interrupts.len(), &packed)?;
         }
+        packets::add(transaction, id, trials)?;
     }
     Ok(())
 }

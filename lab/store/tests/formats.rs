@@ -2,15 +2,13 @@
 
 use crate::common;
 
+use expect_test::expect;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use trapline_abi::{Counter, CpuState, Interrupt, Op, Stage};
-use trapline_model::packets::{
-    Direction, Frames, PlannedTrial, Purpose, Ring, Trial, TrialOutcome,
-};
-use trapline_model::{Config, Launch, Observation, Outcome, Sample};
+use trapline_model::{Config, Launch, Observation, Outcome, RecordedRequest, Sample};
 use trapline_store::{Run, RunId, RunInfo, Store, VERSION};
 
 /// Statements that turn format 5 into format 1.
@@ -22,12 +20,14 @@ const TO_FORMAT_1: &str =
     PRAGMA user_version = 1;";
 
 fn store(further: &str) -> (TempDir, PathBuf) {
+    store_of(include_str!("format_5.sql"), further)
+}
+
+fn store_of(sql: &str, further: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");
     let connection = Connection::open(&path).unwrap();
-    connection
-        .execute_batch(include_str!("format_5.sql"))
-        .unwrap();
+    connection.execute_batch(sql).unwrap();
     connection.execute_batch(further).unwrap();
     (folder, path)
 }
@@ -53,6 +53,7 @@ fn measured(samples: Vec<Sample>, interrupts: Vec<Interrupt>) -> Outcome {
         loop_cost: 1024,
         samples,
         interrupts,
+        trials: Vec::new(),
         check: u64::MAX,
         exits: Some(3),
         host_cpu_ns: Some(4),
@@ -148,7 +149,11 @@ fn a_store_of_format_5_is_read_without_changes_and_migrated_on_opening() {
         started_at: 1_795_467_916_890,
         finished_at: Some(1_795_467_916_994),
         seed: u64::MAX,
-        request: "--env kvm,sim/kvm --workload exits".to_owned(),
+        request: RecordedRequest {
+            configs: ["kvm".to_owned(), "sim/kvm".to_owned()].into(),
+            operations: vec!["exits".to_owned()],
+            ..RecordedRequest::default()
+        },
         version: "0.1.0".to_owned(),
         facts: BTreeMap::from([("cpu".to_owned(), "a \"CPU\"".to_owned())]),
         boots: 4,
@@ -156,9 +161,10 @@ fn a_store_of_format_5_is_read_without_changes_and_migrated_on_opening() {
         plan: Some("[plan]".to_owned()),
     };
     assert_eq!(run.info, info);
+    assert_eq!((build.info.finished_at, build.info.boots), (None, 1));
     assert_eq!(
-        (build.info.finished_at, build.info.boots, build.builds.len()),
-        (None, 1, 1)
+        operations(build),
+        ["host:jobs=2,place=same #1 kernel-build/mini measured"]
     );
     let migrated = load(&mut Store::open(&path).unwrap());
     assert_eq!(version(&path), VERSION);
@@ -217,7 +223,7 @@ fn a_store_of_format_1_is_read_without_changes_and_written_after_migration() {
         before.observations[0].operations[0].outcome,
         Outcome::Measured { .. }
     ));
-    assert_eq!((before.info.boots, before.builds.len()), (4, 0));
+    assert_eq!(before.info.boots, 4);
     let mut store = Store::open(&path).unwrap();
     let boot = common::boot_with_interrupts();
     store.add_observation(run, &boot).unwrap();
@@ -226,37 +232,141 @@ fn a_store_of_format_1_is_read_without_changes_and_written_after_migration() {
     assert_eq!(all[..4], before.observations);
 }
 
+/// Returns configuration, replicate, operation and outcome of all boots.
+fn operations(run: &Run) -> Vec<String> {
+    let all = run.observations.iter().flat_map(|boot| {
+        boot.operations.iter().map(move |it| {
+            let outcome = match &it.outcome {
+                Outcome::Measured { trials, .. } if trials.len() > 1 => {
+                    format!("{} trials", trials.len())
+                }
+                Outcome::Measured { .. } => "measured".to_owned(),
+                Outcome::Skipped(reason) => format!("skipped: {reason}"),
+                Outcome::Failed(reason) => format!("failed: {reason}"),
+            };
+            format!(
+                "{} #{} {} {outcome}",
+                boot.config,
+                boot.replicate,
+                it.op.path()
+            )
+        })
+    });
+    all.collect()
+}
+
+/// Returns the runs of a store as the commands of format 28 wrote it, with fewer samples and facts.
+fn runs_of_format_28() -> (TempDir, PathBuf, Vec<Run>) {
+    let (folder, path) = store_of(include_str!("format_28.sql"), "");
+    let mut store = Store::open_existing(&path).unwrap();
+    let runs = store.runs().unwrap().into_iter();
+    let loaded = runs.map(|run| store.load(run.id).unwrap()).collect();
+    assert_eq!(version(&path), 28, "reading changes nothing");
+    (folder, path, loaded)
+}
+
+#[test]
+fn requests_of_format_28_are_data() {
+    let (_folder, _, runs) = runs_of_format_28();
+    let requests = runs.iter().map(|run| run.info.request.to_string());
+    expect![[r#"
+        {"aim":"report","configs":["net/switch","net/veth"],"operations":["packets/rate:size=60,direction=one","packets/latency:size=60,direction=one","packets/rate:size=200,direction=one","packets/latency:size=200,direction=one"],"boots":2,"packets":{"milliseconds":20,"cpus":[1,0]}}
+        {"aim":"report","configs":["net/bridge","net/bridge:ring=packed","net/switch","net/switch:ring=packed"],"operations":["packets/rate-at-load:size=60,direction=one,load=200000","packets/rate-at-load:size=60,direction=half,load=200000"],"boots":1,"packets":{"milliseconds":20,"cpus":[1,0]}}
+        {"aim":"report","configs":["net/mine","net/switch"],"operations":["packets/rate:size=60,direction=one","packets/latency:size=60,direction=one","packets/search:size=60,direction=one"],"boots":1,"packets":{"milliseconds":10,"cpus":[1,0]},"forwarders":{"mine":"false {a} {b}"}}
+        {"aim":"report","configs":["host"],"operations":["basic/getpid","exits/cpuid"],"preset":"quick","boots":2}
+        {"aim":"report","configs":["host"],"operations":["irq"],"preset":"quick","irq":{"between":"halt","load":"none","period":"1ms","pin":"free","samples":"64","sched":"other","threshold":"30us"}}
+        {"aim":"report","configs":["host"],"operations":["block/read-4k-1"],"preset":"quick","block":{"mib":16,"requests":32768}}
+        {"aim":"report","configs":["host:jobs=1,place=disjoint","host:jobs=1,place=same","host:jobs=2,place=disjoint","host:jobs=2,place=same","sim/linux:jobs=1,place=same"],"operations":["kernel-build/mini"],"boots":2}"#]].assert_eq(&requests.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn builds_and_packets_of_format_28_are_operations_of_boots() {
+    let (_folder, path, runs) = runs_of_format_28();
+    let all: Vec<String> = runs.iter().flat_map(operations).collect();
+    expect![[r#"
+        net/switch #0 packets/rate:size=60,direction=one measured
+        net/switch #0 packets/latency:size=60,direction=one measured
+        net/switch #0 packets/rate:size=200,direction=one measured
+        net/switch #0 packets/latency:size=200,direction=one measured
+        net/veth #0 packets/rate:size=200,direction=one measured
+        net/veth #0 packets/latency:size=200,direction=one measured
+        net/veth #0 packets/rate:size=60,direction=one measured
+        net/veth #0 packets/latency:size=60,direction=one measured
+        net/switch #1 packets/rate:size=200,direction=one measured
+        net/switch #1 packets/latency:size=200,direction=one measured
+        net/switch #1 packets/rate:size=60,direction=one measured
+        net/switch #1 packets/latency:size=60,direction=one measured
+        net/veth #1 packets/rate:size=60,direction=one measured
+        net/veth #1 packets/latency:size=60,direction=one measured
+        net/veth #1 packets/rate:size=200,direction=one measured
+        net/veth #1 packets/latency:size=200,direction=one measured
+        net/switch #0 packets/rate-at-load:size=60,direction=half,load=200000 measured
+        net/switch #0 packets/rate-at-load:size=60,direction=one,load=200000 measured
+        net/switch:ring=packed #0 packets/rate-at-load:size=60,direction=half,load=200000 measured
+        net/switch:ring=packed #0 packets/rate-at-load:size=60,direction=one,load=200000 measured
+        net/bridge #0 packets/rate-at-load:size=60,direction=half,load=200000 measured
+        net/bridge #0 packets/rate-at-load:size=60,direction=one,load=200000 measured
+        net/switch #0 packets/rate:size=60,direction=one measured
+        net/switch #0 packets/latency:size=60,direction=one measured
+        net/switch #0 packets/search:size=60,direction=one 3 trials
+        host #0 basic/getpid measured
+        host #0 exits/cpuid measured
+        host #0 block/read-4k-1 measured
+        sim/linux:jobs=1,place=same #0 kernel-build/mini measured
+        host:jobs=1,place=disjoint #0 kernel-build/mini measured
+        host:jobs=2,place=same #0 kernel-build/mini measured
+        host:jobs=1,place=same #0 kernel-build/mini measured
+        host:jobs=1,place=disjoint #1 kernel-build/mini measured
+        sim/linux:jobs=1,place=same #1 kernel-build/mini measured
+        host:jobs=1,place=same #1 kernel-build/mini measured
+        host:jobs=2,place=same #1 kernel-build/mini measured"#]]
+    .assert_eq(&all.join("\n"));
+    let skips = runs.iter().flat_map(|run| &run.skips);
+    let skips = skips.map(|(config, reason)| format!("{config}: {reason}"));
+    expect![[r#"
+        net/mine: the forwarder opens no sockets: try it
+        host:jobs=2,place=disjoint: 2(d) needs 3 CPUs, and this process may use 2"#]]
+    .assert_eq(&skips.collect::<Vec<_>>().join("\n"));
+    for run in &runs {
+        assert_eq!(run.info.boots, run.observations.len() as u64);
+    }
+    let mut store = Store::open(&path).unwrap();
+    let migrated = runs.iter().map(|run| store.load(run.info.id).unwrap());
+    assert_eq!(migrated.collect::<Vec<_>>(), runs);
+    assert_eq!(version(&path), VERSION);
+}
+
+#[test]
+fn counts_of_format_28_are_kept() {
+    let (_folder, _, runs) = runs_of_format_28();
+    let Outcome::Measured { trials, .. } = &runs[0].observations[0].operations[0].outcome else {
+        panic!("{:?}", runs[0].observations[0]);
+    };
+    let first = (
+        trials[0].sent,
+        trials[0].round_trip_ns,
+        trials[0].forwarder_cpu_ns,
+    );
+    assert_eq!(first, (29_760, 857.199_75, Some(12_001_341)));
+    let build = &runs[6].observations[0];
+    assert_eq!(build.facts["build-objects"], "30");
+    let Outcome::Measured {
+        samples, elapsed, ..
+    } = &build.operations[0].outcome
+    else {
+        panic!("{build:?}");
+    };
+    assert_eq!(samples[0].end, 28_587_576_017);
+    assert_eq!(*elapsed, Some((28_588_005_150, 28_587_576_017)));
+}
+
+/// Trials without a number of queues have one pair.
 #[test]
 fn trials_of_format_24_have_one_pair_of_queues() {
-    let (_folder, path) = store("");
-    let run = RunId(1);
-    let trial = |queues| Trial {
-        planned: PlannedTrial {
-            round: 2,
-            path: "switch".to_owned(),
-            frames: Frames {
-                size: 60,
-                ring: Ring::Packed,
-                queues,
-                direction: Direction::Both,
-            },
-        },
-        purpose: Purpose::Given,
-        offered: Some(1e6),
-        outcome: TrialOutcome::Skipped("no switch".to_owned()),
-    };
-    let mut current = Store::open(&path).unwrap();
-    current.add_trial(run, &trial(4)).unwrap();
-    assert_eq!(current.load(run).unwrap().trials, [trial(4)]);
-    drop(current);
-    let connection = Connection::open(&path).unwrap();
-    connection
-        .execute_batch("ALTER TABLE trials DROP COLUMN queues; PRAGMA user_version = 24;")
-        .unwrap();
-    drop(connection);
-    let before = Store::open_existing(&path).unwrap().load(run).unwrap();
+    let format_24 = "ALTER TABLE trials DROP COLUMN queues; PRAGMA user_version = 24;";
+    let (_folder, path) = store_of(include_str!("format_28.sql"), format_24);
+    let (_other, with_queues) = store_of(include_str!("format_28.sql"), "");
+    let of = |path: &Path| Store::open_existing(path).unwrap().load(RunId(1)).unwrap();
+    assert_eq!(of(&path), of(&with_queues));
     assert_eq!(version(&path), 24, "reading changes nothing");
-    assert_eq!(before.trials, [trial(1)]);
-    let migrated = Store::open(&path).unwrap().load(run).unwrap();
-    assert_eq!((migrated.trials, version(&path)), (before.trials, VERSION));
 }

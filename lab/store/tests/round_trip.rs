@@ -8,10 +8,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, CpuState, Interrupt, Op, Stage};
-use trapline_model::kernel_build::{self, Build, BuildFigures, Column, Place, PlannedBuild};
+use trapline_model::kernel_build::Size;
 use trapline_model::observed::IdleWork;
+use trapline_model::packets::{Direction, Latency, PacketOperation, Purpose, Trial};
 use trapline_model::{
-    Clock, Config, EnvironmentId, Launch, Observation, Operation, Outcome, Sample,
+    Clock, Config, EnvironmentId, Launch, Observation, Operation, OperationResult, Outcome,
+    RecordedRequest, Sample,
 };
 use trapline_store::{NewRun, Store};
 
@@ -68,6 +70,7 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
                     loop_cost,
                     samples,
                     interrupts,
+                    trials: Vec::new(),
                     check,
                     exits,
                     host_cpu_ns,
@@ -112,7 +115,7 @@ prop_compose! {
             unit_per_tick,
             operations: operations
                 .into_iter()
-                .map(|(op, outcome)| Operation { op, outcome })
+                .map(|(op, outcome)| OperationResult::new(op, outcome))
                 .collect(),
             launches,
             facts,
@@ -122,33 +125,51 @@ prop_compose! {
     }
 }
 
-prop_compose! {
-    fn builds()(
-        round in any::<u32>(),
-        environment in select(EnvironmentId::BUILT_IN.to_vec()),
-        cpus in any::<u32>(),
-        place in select(Place::ALL.to_vec()),
-        outcome in built(),
-        facts in btree_map(any::<String>(), any::<String>(), 0..3),
-    ) -> Build {
-        let column = Column { cpus, place };
-        Build { planned: PlannedBuild { round, environment, column }, outcome, facts }
-    }
+/// Returns operations that no guest repeats, with outcomes.
+fn long_operations() -> impl Strategy<Value = OperationResult> {
+    let build = (select(Size::ALL.to_vec()), any::<u64>(), any::<u64>());
+    let build = build.prop_map(|(size, own_ns, took)| {
+        let outcome = Outcome::of_build(own_ns, took, "0123456789abcdef0");
+        OperationResult::new(Operation::Build(size), outcome)
+    });
+    let purposes = vec![Purpose::Maximum, Purpose::Given(7), Purpose::Search];
+    let packets = (60u32..1500, select(purposes), vec(trials(), 1..4));
+    let packets = packets.prop_map(|(size, purpose, trials)| {
+        let operation = PacketOperation {
+            direction: Direction::Both,
+            size,
+            purpose,
+        };
+        let outcome = Outcome::of_trials(operation, trials);
+        OperationResult::new(Operation::Packets(operation), outcome)
+    });
+    prop_oneof![build, packets]
 }
 
-fn built() -> impl Strategy<Value = kernel_build::BuildOutcome> {
-    let done = (any::<u64>(), any::<u64>(), any::<u32>(), any::<String>());
-    let done = done.prop_map(|(own_ns, took, objects, proof)| BuildFigures {
-        own_ns,
-        took,
-        objects,
-        proof,
-    });
-    prop_oneof![
-        done.prop_map(kernel_build::BuildOutcome::Done),
-        any::<String>().prop_map(kernel_build::BuildOutcome::Skipped),
-        any::<String>().prop_map(kernel_build::BuildOutcome::Failed),
-    ]
+prop_compose! {
+    fn trials()(
+        offered in option::of(1e3..1e9),
+        counts in proptest::array::uniform8(any::<u64>()),
+        forwarder_cpu_ns in option::of(any::<u64>()),
+        latency in option::of((any::<u64>(), any::<u64>(), any::<u64>())),
+        round_trip_ns in 0.0..1e6,
+    ) -> Trial {
+        let [duration_ns, sent, refused, received, ports_cpu_ns, kicks, calls, _] = counts;
+        Trial {
+            offered,
+            duration_ns,
+            sent,
+            refused,
+            received,
+            damaged: 0,
+            ports_cpu_ns,
+            forwarder_cpu_ns,
+            kicks,
+            calls,
+            latency: latency.map(|(p50, p99, max)| Latency { p50, p99, max }),
+            round_trip_ns,
+        }
+    }
 }
 
 proptest! {
@@ -158,14 +179,16 @@ proptest! {
     fn observations_are_loaded_unchanged(
         seen in vec(observations(), 0..4),
         seed in any::<u64>(),
-        request in any::<String>(),
+        configs in proptest::collection::btree_set(any::<String>(), 0..3),
+        text in option::of(any::<String>()),
         facts in btree_map(any::<String>(), any::<String>(), 0..3),
         reason in any::<String>(),
     ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.db");
         let skipped: Config = "kvm:pin=shared".parse().unwrap();
-        let new = NewRun { seed, request: &request, version: "0.1.0", facts: facts.clone(), ..NewRun::default() };
+        let request = RecordedRequest { configs, text, ..RecordedRequest::default() };
+        let new = NewRun { seed, request: request.clone(), version: "0.1.0", facts: facts.clone(), ..NewRun::default() };
         let run = {
             let mut store = Store::open(&path).unwrap();
             let run = store.begin_run(&new).unwrap();
@@ -187,19 +210,18 @@ proptest! {
     }
 
     #[test]
-    fn builds_are_loaded_unchanged(builds in vec(builds(), 0..5)) {
+    fn builds_and_packets_are_loaded_unchanged(
+        operations in vec(long_operations(), 0..5),
+        config in select(vec!["host:jobs=2,place=disjoint", "net/switch", "net/mine:ring=packed,queues=4"]),
+    ) {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(&folder.path().join("runs.db")).unwrap();
         store.begin_run(&NewRun::default()).unwrap();
         let run = store.begin_run(&NewRun::default()).unwrap();
-        for build in &builds {
-            store.add_build(run, build).unwrap();
-        }
-        let loaded = store.load(run).unwrap();
-        let skipped = |build: &&Build| matches!(build.outcome, kernel_build::BuildOutcome::Skipped(_));
-        let tried = builds.len() - builds.iter().filter(skipped).count();
-        prop_assert_eq!(loaded.builds, builds);
-        prop_assert_eq!(loaded.info.boots, tried as u64);
+        let mut boot = trapline_model::testing::boot(Config::from_recorded(config).unwrap(), 3, []);
+        boot.operations = operations;
+        store.add_observation(run, &boot).unwrap();
+        prop_assert_eq!(store.load(run).unwrap().observations, vec![boot]);
     }
 }
 

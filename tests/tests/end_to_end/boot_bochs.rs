@@ -5,7 +5,8 @@ use trapline_abi::{Op, OpSet};
 use trapline_environments::sim::STREAM_HASH;
 use trapline_environments::EnvError;
 use trapline_model::{
-    EnvironmentId, Observation, Operation, Outcome, PlannedBoot, Sched, Scheduler, Scheduling,
+    EnvironmentId, Observation, Operation, OperationResult, Outcome, PlannedBoot, Sched, Scheduler,
+    Scheduling,
 };
 use trapline_tests::boots::{failure, observe, planned, ready, settings};
 use trapline_tests::parts;
@@ -30,8 +31,8 @@ fn boot_planned(plan: &PlannedBoot) -> Option<Observation> {
 }
 
 /// Ticks of every batch, by operation.
-fn ticks(observation: &Observation) -> Vec<(Op, Vec<u64>)> {
-    let of = |operation: &Operation| match &operation.outcome {
+fn ticks(observation: &Observation) -> Vec<(Operation, Vec<u64>)> {
+    let of = |operation: &OperationResult| match &operation.outcome {
         Outcome::Measured { samples, .. } => samples
             .iter()
             .map(|sample| sample.end - sample.start)
@@ -130,5 +131,5 @@ fn exceeded_deadline_is_reported_and_ends_the_machine() {
         .map(|operation| (operation.op, failure(&operation.outcome)))
         .collect();
     let expected = booted.error.map(|error| error.with_remedy());
-    assert_eq!(failures, [(Op::Getpid, expected.as_deref())]);
+    assert_eq!(failures, [(Op::Getpid.into(), expected.as_deref())]);
 }

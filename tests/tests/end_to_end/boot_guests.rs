@@ -22,7 +22,7 @@ fn whole(id: EnvironmentId) -> Option<Observation> {
         panic!("{id}: {trouble}");
     }
     let observation = booted.observation;
-    let reported = observation.operations.iter().map(|operation| operation.op);
+    let reported = observation.operations.iter().filter_map(|it| it.op.guest());
     assert_eq!(reported.collect::<OpSet>(), wanted, "{id}");
     for operation in &observation.operations {
         let reason = failure(&operation.outcome);
@@ -37,7 +37,7 @@ fn whole(id: EnvironmentId) -> Option<Observation> {
 }
 
 fn measured(observation: &Observation, op: Op) -> bool {
-    let of_op = |found: &&trapline_model::Operation| found.op == op;
+    let of_op = |found: &&trapline_model::OperationResult| found.op == op;
     let found = observation.operations.iter().find(of_op);
     found.is_some_and(|found| matches!(found.outcome, Outcome::Measured { .. }))
 }
@@ -163,7 +163,7 @@ fn sim_xen_trapline_boots() {
 }
 
 fn least(observation: &Observation, op: Op) -> f64 {
-    let of_op = |found: &&trapline_model::Operation| found.op == op;
+    let of_op = |found: &&trapline_model::OperationResult| found.op == op;
     match &observation.operations.iter().find(of_op).unwrap().outcome {
         Outcome::Measured { samples, .. } => samples
             .iter()

@@ -48,7 +48,6 @@ fn invalid_options_are_rejected() {
             vec!["mine='x {a} {b}"],
             "a quote is not closed",
         ),
-        ("--format csv", vec![], "choose from table, json"),
     ] {
         let result = net(&place, words, &forwarders);
         assert_eq!(result.status, Some(2), "{words}: {result:?}");
@@ -75,9 +74,9 @@ fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
 }
 
 fn assert_measured(json: &Value) {
-    let cells = list(json, "cells");
+    let packets = list(json, "packets");
     for path in ["switch", "same"] {
-        let of_path: Vec<_> = cells.iter().filter(|cell| cell["path"] == path).collect();
+        let of_path: Vec<_> = packets.iter().filter(|it| it["path"] == path).collect();
         assert!(of_path.len() >= 2, "{json:#}");
         for cell in of_path {
             let rate = cell["rate"].as_f64();
@@ -87,17 +86,27 @@ fn assert_measured(json: &Value) {
                 assert!(trial["round_trip_ns"].as_f64() > Some(1.0), "{trial:#}");
             }
         }
+        let environment = format!("net/{path}");
+        let cells = list(json, "cells").iter();
+        let mut rates = cells.filter(|it| it["environment"] == environment.as_str());
+        let rate = rates.find(|it| it["operation"] == "rate:size=60,direction=one");
+        let rate = rate.unwrap_or_else(|| panic!("no rate of {environment}: {json:#}"));
+        assert_eq!(rate["unit"], "Mpps", "{rate:#}");
     }
-    let mut trials = cells.iter().flat_map(|cell| list(cell, "trials"));
+    let mut trials = packets.iter().flat_map(|cell| list(cell, "trials"));
     let has_latency = trials.any(|trial| trial["p50_ns"].as_u64() > Some(0));
     assert!(has_latency, "{json:#}");
-    let skipped = &json["skipped"][0];
-    assert_eq!(skipped["path"], "missing", "{json:#}");
-    let reason = skipped["reason"].as_str().expect("text");
+    let reason = skipped(json, "net/missing").expect("it is skipped");
     assert!(
         reason.contains("no-such-switch is not installed"),
         "{reason}"
     );
+}
+
+/// Returns why an environment was skipped, if it was.
+fn skipped(json: &Value, config: &str) -> Option<String> {
+    let reason = json["environments"][config]["skip"].as_str();
+    reason.map(str::to_owned)
 }
 
 #[test]
@@ -111,7 +120,7 @@ fn forwarders_are_compared_and_shown_again() {
     let shown = place.run_storing("show", "--format json");
     assert_eq!(shown.json(), json);
     for (command, words, expected) in [
-        ("show", "--format markdown", "missing not measured: "),
+        ("show", "--format markdown", "net/missing"),
         (
             "show",
             "--list",
@@ -122,7 +131,10 @@ fn forwarders_are_compared_and_shown_again() {
             "--list",
             "--forwarder 'missing=./no-such-switch {a} {b}'",
         ),
-        ("export", "packets.csv", "it measured packets"),
+        ("export", "packets.csv", " samples of run 1"),
+        ("show", "--format openmetrics", "net/switch"),
+        ("compare", "1/net/switch 1/net/same", "packets/"),
+        ("history", "--format table", "series"),
     ] {
         let result = place.run_storing(command, words);
         let printed = format!("{}{}", result.stdout, result.stderr);
@@ -133,10 +145,7 @@ fn forwarders_are_compared_and_shown_again() {
 
 fn assert_page(file: &Path) {
     let text = std::fs::read_to_string(file).expect("file exists");
-    for expected in [
-        "median latency by load, 60 bytes",
-        "\"workload\":\"packets\"",
-    ] {
+    for expected in ["median latency by load, 60 bytes", "\"packets\":["] {
         assert!(text.contains(expected), "no {expected}");
     }
     if !has_browser("the page of packets") {
@@ -158,11 +167,8 @@ fn several_queues_are_measured_where_a_forwarder_has_queues() {
         program.display()
     );
     let json = net(&place, words, &[&fixed]).json();
-    assert_eq!(json["failed"], Value::Array(Vec::new()), "{json:#}");
-    let skipped: Vec<_> = list(&json, "skipped")
-        .iter()
-        .map(|it| &it["path"])
-        .collect();
+    let mut cells = list(&json, "cells").iter();
+    assert!(cells.all(|cell| cell["failure"].is_null()), "{json:#}");
     for (path, expected) in [
         ("switch", &[1, 3][..]),
         ("testpmd", &[1, 3]),
@@ -170,15 +176,19 @@ fn several_queues_are_measured_where_a_forwarder_has_queues() {
         ("veth", &[1]),
         ("fixed", &[1]),
     ] {
-        if skipped.iter().any(|it| **it == path) {
-            skip(FEATURE, path);
+        if let Some(reason) = skipped(&json, &format!("net/{path}")) {
+            skip(FEATURE, &reason);
             continue;
         }
-        let of_path = list(&json, "cells").iter().filter(|it| it["path"] == path);
+        let of_path = list(&json, "packets")
+            .iter()
+            .filter(|it| it["path"] == path);
         let mut queues: Vec<_> = of_path.filter_map(|it| it["queues"].as_u64()).collect();
         queues.sort_unstable();
         queues.dedup();
         assert_eq!(queues, expected, "{path}: {json:#}");
+        let of_three = skipped(&json, &format!("net/{path}:queues=3"));
+        assert_eq!(of_three.is_some(), expected.len() == 1, "{path}: {json:#}");
     }
 }
 
@@ -190,7 +200,7 @@ fn rates_without_loss_are_searched() {
     }
     let words = "--path switch --size 60 --duration 20 --rounds 1 --load search --format json";
     let json = net(&Place::new(), words, &[]).json();
-    let cells = json["cells"].as_array().expect("list");
+    let cells = json["packets"].as_array().expect("list");
     let trials = cells
         .iter()
         .flat_map(|cell| cell["trials"].as_array().expect("list"));
@@ -220,13 +230,14 @@ fn plan_of_packets_is_checked_and_run() {
     let checked = place
         .run(&["plan", "check", file, "--format", "json"])
         .json();
-    assert_eq!(checked["operations"], "packets", "{checked:#}");
+    let operation = "packets/rate:size=60,direction=half";
+    assert_eq!(checked["operations"], operation, "{checked:#}");
     let row = &checked["contenders"][0];
     assert_eq!((&row["boots"], &row["skip"]), (&2.into(), &Value::Null));
     let json = place
         .run_storing("run", &format!("{file} --format json"))
         .json();
-    let rounds = list(&json, "cells").iter();
+    let rounds = list(&json, "packets").iter();
     let trials = rounds.map(|cell| list(cell, "trials").len());
     assert_eq!(trials.sum::<usize>(), 2, "{json:#}");
     let shown = place.run_storing("show", "--format json");
@@ -245,7 +256,7 @@ fn forwarder_that_opens_no_sockets_is_skipped_with_its_command() {
         &["nothing=true {a} {b}"],
     )
     .json();
-    let reason = json["skipped"][0]["reason"].as_str().expect("text");
+    let reason = skipped(&json, "net/nothing").expect("it is skipped");
     assert!(
         reason.contains("the forwarder opens no sockets"),
         "{json:#}"

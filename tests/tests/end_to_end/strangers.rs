@@ -71,6 +71,7 @@ fn measured(replicate: u32) -> Outcome {
         loop_cost: 1_024,
         samples: (0..20).map(sample).collect(),
         interrupts: vec![],
+        trials: Vec::new(),
         check: 1,
         exits: Some(5),
         host_cpu_ns: None,
@@ -85,7 +86,6 @@ fn store(place: &Place) -> PathBuf {
     let mut store = Store::open(&path).expect("store can be created");
     for _ in 0..2 {
         let new = NewRun {
-            request: "--env kvm,sim --workload basic --preset quick",
             version: "0.1.0",
             facts: [("cpu".to_owned(), "a processor".to_owned())].into(),
             plan: Some("[[contenders]]\nenv = \"kvm\"\n"),

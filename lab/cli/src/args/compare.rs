@@ -6,6 +6,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+use trapline_model::kernel_build::Column;
 use trapline_model::{time, Config, InvalidConfig};
 
 /// Arguments of `trapline compare`.
@@ -115,11 +116,21 @@ impl FromStr for Side {
         match number.parse() {
             Ok(run) => Ok(Self::Stored {
                 run,
-                config: rest.map(str::parse).transpose()?,
+                config: rest.map(stored).transpose()?,
             }),
             Err(_) => Ok(Self::New(text.parse()?)),
         }
     }
+}
+
+/// Parses a configuration of a stored run, which may be one of kernel builds or packets.
+fn stored(text: &str) -> Result<Config, InvalidConfig> {
+    text.parse().or_else(|error| {
+        let recorded = Config::from_recorded(text).filter(|config| {
+            Column::of(config).is_some() || config.environment.forwarder().is_some()
+        });
+        recorded.ok_or(error)
+    })
 }
 
 pub(super) fn percent(text: &str) -> Result<f64, String> {
@@ -153,6 +164,13 @@ mod tests {
         };
         assert_eq!(args.b, stored);
         assert_eq!(args.margin, 5.0);
+        let args = parsed(&["12/net/switch", "12/host:jobs=2,place=same"]);
+        let names = [args.a, args.b].map(|side| match side {
+            Side::Stored { config, .. } => config.map(|config| config.to_string()),
+            Side::New(_) => None,
+        });
+        let expected = ["net/switch", "host:jobs=2,place=same"];
+        assert_eq!(names, expected.map(|name| Some(name.to_owned())));
         let whole = Side::Stored {
             run: 3,
             config: None,
@@ -188,7 +206,7 @@ mod tests {
         ];
         expect![[r#"
             error: invalid value 'qemu-kmv' for '<A>': unknown environment 'qemu-kmv'; did you mean 'qemu-kvm'?
-            error: invalid value 'kvm:cpu=2' for '<A>': unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, image, agent, vmm, nova, qemu, kernel, modules
+            error: invalid value 'kvm:cpu=2' for '<A>': unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
             error: invalid value 'host:memory=1G' for '<B>': setting 'memory' is not supported by host: leave it out, or choose from kvm, process, qemu-kvm, qemu-tcg, custom, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/kvm, sim/kvm-user-apic, sim/process, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux, sim/kvm/kvm, sim/kvm/kvm/kvm, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim/custom, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh, sim-vmx/xen/trapline
             error: invalid value '0' for '--margin <PERCENT>': expected a number from 0.01 to 50
             error: invalid value 'soon' for '--budget <TIME>': expected a time above zero, like 90s, 20m or 2h

@@ -1,11 +1,11 @@
 //! Arguments of `kernel-build`.
 
 use super::pages::after_help;
-use super::{environment_parser, PlainFormat, RunOptions};
+use super::{environment_parser, OutputOptions, RunOptions};
 use clap::{Args, ValueEnum};
 use trapline_model::cpus::MOST;
-use trapline_model::kernel_build::{BuildRequest, Place, Size};
-use trapline_model::EnvironmentId;
+use trapline_model::kernel_build::{self, Place, Size};
+use trapline_model::{EnvironmentId, Operation, Request, EXACT_BOOTS};
 
 /// Arguments of `trapline kernel-build`.
 #[derive(Args, Debug)]
@@ -18,7 +18,7 @@ pub struct KernelBuildArgs {
     #[arg(long, value_enum, default_value_t = SizeName::Mini)]
     pub size: SizeName,
     /// Numbers of virtual CPUs, and of make's jobs
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = BuildRequest::CPUS,
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = kernel_build::CPUS,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
     pub cpus: Vec<u32>,
     /// Placement of virtual CPUs relative to the VMM's other threads
@@ -34,9 +34,8 @@ pub struct KernelBuildArgs {
     /// Download compiler and source without a question
     #[arg(long, short)]
     pub yes: bool,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
-    pub format: PlainFormat,
+    #[command(flatten)]
+    pub output: OutputOptions,
     #[command(flatten)]
     pub run_options: RunOptions,
 }
@@ -81,19 +80,20 @@ impl From<PlaceName> for Place {
 }
 
 impl KernelBuildArgs {
-    /// Returns the request.
-    pub fn request(&self) -> BuildRequest {
+    /// Returns the request, in which no configuration is ready.
+    pub fn request(&self) -> Request {
         let environments = match self.environments.as_slice() {
-            [] => BuildRequest::ENVIRONMENTS.to_vec(),
-            named => named.to_vec(),
+            [] => &kernel_build::ENVIRONMENTS[..],
+            named => named,
         };
-        BuildRequest {
-            environments,
-            size: self.size.into(),
-            cpus: self.cpus.clone(),
-            places: self.place.iter().map(|place| (*place).into()).collect(),
-            boots: self.boots,
+        let places: Vec<Place> = self.place.iter().map(|place| (*place).into()).collect();
+        Request {
+            configs: kernel_build::configs(environments, &self.cpus, &places),
+            long: vec![Operation::Build(self.size.into())],
+            boots: Some(self.boots.unwrap_or(kernel_build::BUILDS)),
+            exact_boots: self.boots.unwrap_or(EXACT_BOOTS),
             seed: self.seed.unwrap_or_else(trapline_runner::random_seed),
+            ..Request::default()
         }
     }
 }

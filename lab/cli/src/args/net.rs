@@ -1,12 +1,13 @@
 //! Arguments of `net`.
 
 use super::pages::after_help;
-use super::{PlainFormat, RunOptions};
+use super::{OutputOptions, RunOptions};
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, ValueEnum};
 use std::ops::RangeInclusive;
 use trapline_environments::packets::PacketPath;
-use trapline_model::packets::{Direction, PacketRequest, Ring};
+use trapline_model::packets::{self, Direction, Purpose, Ring};
+use trapline_model::{forwarders, EnvironmentId, Operation, Request};
 use trapline_runner::Failure;
 
 /// Arguments of `trapline net`.
@@ -22,14 +23,14 @@ pub struct NetArgs {
     #[arg(long = "forwarder", value_name = "NAME=COMMAND")]
     pub forwarders: Vec<String>,
     /// Bytes of a frame, without its checksum of 4 bytes
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = PacketRequest::SIZES,
-          value_parser = within(PacketRequest::FRAME))]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = packets::SIZES,
+          value_parser = within(packets::FRAME))]
     pub size: Vec<u32>,
     /// Format of queues of virtio
     #[arg(long, value_enum, value_name = "R,R", value_delimiter = ',', default_values_t = [RingName::Split], hide_short_help = true)]
     pub ring: Vec<RingName>,
     /// Pairs of queues of each port of virtio, by which frames are sent in turn
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [1], value_parser = within(PacketRequest::QUEUES), hide_short_help = true)]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [1], value_parser = within(packets::QUEUES), hide_short_help = true)]
     pub queues: Vec<u32>,
     /// Ports that send
     #[arg(long, value_enum, value_name = "D,D", value_delimiter = ',', default_values_t = [DirectionName::One], hide_short_help = true)]
@@ -39,10 +40,10 @@ pub struct NetArgs {
     #[arg(long, value_name = "N|search")]
     pub load: Option<Load>,
     /// Duration of a trial, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = PacketRequest::MILLISECONDS, value_parser = within(PacketRequest::DURATIONS), hide_short_help = true)]
+    #[arg(long, value_name = "MS", default_value_t = packets::Settings::default().milliseconds, value_parser = within(packets::DURATIONS), hide_short_help = true)]
     pub duration: u32,
     /// Rounds, each of which measures every path once
-    #[arg(long, value_name = "N", default_value_t = PacketRequest::ROUNDS, value_parser = within(PacketRequest::MOST_ROUNDS))]
+    #[arg(long, value_name = "N", default_value_t = packets::ROUNDS, value_parser = within(packets::MOST_ROUNDS))]
     pub rounds: u32,
     /// CPU of the ports, and that of the forwarder [default: the last two of this process]
     #[arg(
@@ -56,9 +57,8 @@ pub struct NetArgs {
     /// Seed for the order of trials [default: random, recorded]
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub seed: Option<u64>,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = PlainFormat::Table)]
-    pub format: PlainFormat,
+    #[command(flatten)]
+    pub output: OutputOptions,
     #[command(flatten)]
     pub run_options: RunOptions,
 }
@@ -112,7 +112,7 @@ impl From<DirectionName> for Direction {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
     /// Frames a second.
-    Rate(f64),
+    Rate(u32),
     /// The rates without loss, and with 0.5%.
     Search,
 }
@@ -124,63 +124,64 @@ impl std::str::FromStr for Load {
         if text == "search" {
             return Ok(Self::Search);
         }
-        let rate = text.parse().ok().filter(|it| (1.0..=1e9).contains(it));
-        rate.map(Self::Rate)
+        let rate: Option<f64> = text.parse().ok().filter(|it| (1.0..=1e9).contains(it));
+        rate.map(|rate| Self::Rate(rate as u32))
             .ok_or("expected 1 to 1e9 frames a second, or 'search'")
     }
 }
 
 impl NetArgs {
-    /// Returns the paths to measure.
+    /// Returns the request, in which no configuration is ready. Defines the user's forwarders.
     ///
     /// # Errors
-    /// One has no known name, or a command is invalid.
-    pub fn paths(&self) -> Result<Vec<PacketPath>, Failure> {
-        let given = self.forwarders.iter().map(|it| forwarder(it));
-        let given = given.collect::<Result<Vec<_>, _>>()?;
-        let names: Vec<&str> = match self.paths.as_slice() {
-            [] => {
-                let known = PacketPath::names().into_iter();
-                known
-                    .chain(given.iter().map(|path| path.name.as_str()))
-                    .collect()
-            }
-            named => named.iter().map(String::as_str).collect(),
+    /// A path has no known name, or a command is invalid.
+    pub fn request(&self) -> Result<Request, Failure> {
+        let rings: Vec<Ring> = self.ring.iter().map(|ring| (*ring).into()).collect();
+        let directions: Vec<Direction> = self.direction.iter().map(|it| (*it).into()).collect();
+        let purposes = match self.load {
+            Some(Load::Rate(rate)) => vec![Purpose::Given(rate)],
+            Some(Load::Search) => vec![Purpose::Maximum, Purpose::HalfLoad, Purpose::Search],
+            None => vec![Purpose::Maximum, Purpose::HalfLoad],
         };
-        let names = names.into_iter();
-        names.map(|name| path(name, &given)).collect()
+        let long = packets::operations(&self.size, &directions, &purposes).into_iter();
+        Ok(Request {
+            configs: packets::configs(&self.environments()?, &rings, &self.queues),
+            long: long.map(Operation::Packets).collect(),
+            boots: Some(self.rounds),
+            packets: packets::Settings {
+                milliseconds: self.duration,
+                ..packets::Settings::default()
+            },
+            seed: self.seed.unwrap_or_else(trapline_runner::random_seed),
+            ..Request::default()
+        })
     }
 
-    /// Returns the request for some paths, on these CPUs.
-    pub fn request(&self, paths: &[PacketPath], cpus: [u32; 2]) -> PacketRequest {
-        PacketRequest {
-            paths: paths.iter().map(|path| path.name.clone()).collect(),
-            forwarders: paths.iter().filter_map(PacketPath::given).collect(),
-            sizes: self.size.clone(),
-            rings: self.ring.iter().map(|ring| (*ring).into()).collect(),
-            queues: self.queues.clone(),
-            directions: self.direction.iter().map(|it| (*it).into()).collect(),
-            rate: self.load.and_then(|load| match load {
-                Load::Rate(rate) => Some(rate),
-                Load::Search => None,
-            }),
-            search: self.load == Some(Load::Search),
-            milliseconds: self.duration,
-            rounds: self.rounds,
-            cpus,
-            seed: self.seed.unwrap_or_else(trapline_runner::random_seed),
+    /// Returns the environments to measure: those that are named, or all of the table and the user's.
+    fn environments(&self) -> Result<Vec<EnvironmentId>, Failure> {
+        let given = self.forwarders.iter().map(|it| forwarder(it));
+        let given = given.collect::<Result<Vec<_>, _>>()?;
+        if !self.paths.is_empty() {
+            return self.paths.iter().map(|name| path(name, &given)).collect();
         }
+        let known = forwarders::NAMES.into_iter();
+        let known = known.filter_map(EnvironmentId::known_forwarder);
+        Ok(known.chain(given).collect())
     }
 }
 
-/// Returns the path with this name, one of those that the user has given or a known one.
+/// Returns the environment of the forwarder with this name, one of those that the user has given or of the table.
 ///
 /// # Errors
 /// There is none.
-pub fn path(name: &str, given: &[PacketPath]) -> Result<PacketPath, Failure> {
-    let given = given.iter().find(|path| path.name == name).cloned();
-    given.or_else(|| PacketPath::known(name)).ok_or_else(|| {
-        let known = PacketPath::names().join(", ");
+fn path(name: &str, given: &[EnvironmentId]) -> Result<EnvironmentId, Failure> {
+    let given = given
+        .iter()
+        .find(|id| id.forwarder() == Some(name))
+        .copied();
+    let found = given.or_else(|| EnvironmentId::known_forwarder(name));
+    found.ok_or_else(|| {
+        let known = forwarders::NAMES.join(", ");
         Failure::usage(
             format!("unknown value '{name}' for '--path'"),
             format!("choose from {known}, or give it with --forwarder {name}=COMMAND"),
@@ -188,8 +189,8 @@ pub fn path(name: &str, given: &[PacketPath]) -> Result<PacketPath, Failure> {
     })
 }
 
-/// Parses `NAME=COMMAND`.
-fn forwarder(text: &str) -> Result<PacketPath, Failure> {
+/// Parses `NAME=COMMAND`, and defines the forwarder.
+fn forwarder(text: &str) -> Result<EnvironmentId, Failure> {
     let failure = |reason: &str| {
         Failure::usage(
             format!("--forwarder {text}: {reason}"),
@@ -199,9 +200,12 @@ fn forwarder(text: &str) -> Result<PacketPath, Failure> {
     let (name, command) = text
         .split_once('=')
         .ok_or_else(|| failure("'=' is missing"))?;
-    let is_plain = |it: char| it.is_ascii_alphanumeric() || it == '-';
-    if name.is_empty() || !name.chars().all(is_plain) {
+    if !forwarders::is_valid(name) {
         return Err(failure("a name has letters, digits and '-'"));
     }
-    PacketPath::custom(name, command).map_err(|reason| failure(&reason))
+    let defined = EnvironmentId::define_forwarder(name, command);
+    let defined =
+        defined.ok_or_else(|| failure("one of the table has this name, or there are too many"))?;
+    let checked = PacketPath::of(defined).map_err(|reason| failure(&reason));
+    checked.map(|_| defined)
 }

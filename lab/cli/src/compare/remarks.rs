@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_gate::facts;
-use trapline_model::{names, Config, Observation};
+use trapline_model::{Config, Observation};
 use trapline_report::{aa_control, compare};
-use trapline_runner::request_text::PARTS;
+use trapline_runner::PARTS;
 use trapline_runner::RANDOM_FACTS;
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::compare::Row;
@@ -124,7 +124,7 @@ fn tails(matches: &[Row]) -> Option<String> {
         "Outside: the typical block is within the margin, these blocks are not; the farthest is {:.2} \
          times ({}).",
         tail.farthest,
-        names::path(op)
+        op.path()
     ))
 }
 

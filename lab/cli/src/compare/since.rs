@@ -4,7 +4,6 @@ use super::stored::{common, match_runs};
 use crate::args::StoreOptions;
 use crate::outcome::store_words;
 use crate::{show, terminal};
-use trapline_model::names;
 use trapline_report::figures;
 use trapline_runner::run::earlier_of_same;
 use trapline_runner::Failure;
@@ -106,7 +105,7 @@ fn sentence(rows: &[Row], earlier: &RunInfo) -> Option<Change> {
         (all, 0) => Some(Change::None(format!("Unchanged {since}: {all} figures"))),
         (all, count) => {
             let named = changed.iter().take(MOST_NAMED).map(|(row, it)| {
-                let (config, op) = (&row.b.config, names::path(row.op));
+                let (config, op) = (&row.b.config, row.op.path());
                 format!("{config} {op} {}", change(it.effect))
             });
             let mut named: Vec<String> = named.collect();
@@ -127,16 +126,20 @@ mod tests {
     use std::collections::BTreeMap;
     use trapline_abi::Op;
     use trapline_model::EnvironmentId;
+    use trapline_model::RecordedRequest;
     use trapline_stats::{Cell, Value};
     use trapline_store::RunId;
 
-    fn run(id: i64, request: &str, boots: u64) -> RunInfo {
+    fn run(id: i64, boots_asked: Option<u32>, boots: u64) -> RunInfo {
         RunInfo {
             id: RunId(id),
             started_at: 951_782_400_000,
             finished_at: Some(951_782_401_000),
             seed: 1,
-            request: request.to_owned(),
+            request: RecordedRequest {
+                boots: boots_asked,
+                ..RecordedRequest::default()
+            },
             version: String::new(),
             facts: BTreeMap::new(),
             boots,
@@ -148,11 +151,11 @@ mod tests {
     #[test]
     fn the_latest_complete_run_of_the_same_request_is_the_earlier_one() {
         let mut runs = [
-            run(1, "--env kvm --seed 7", 4),
-            run(2, "--env kvm --seed 8 --boots 2", 4),
-            run(3, "--env kvm --seed 9", 0),
-            run(4, "--env kvm --seed 10", 2),
-            run(5, "--env kvm --seed 11", 4),
+            run(1, None, 4),
+            run(2, Some(2), 4),
+            run(3, None, 0),
+            run(4, None, 2),
+            run(5, None, 4),
         ];
         runs[3].finished_at = None;
         let found = latest_of_same(&runs, &runs[4]).map(|run| run.id);
@@ -164,7 +167,7 @@ mod tests {
         let id = EnvironmentId::SIM_KVM;
         let cell = Cell {
             config: id.into(),
-            op,
+            op: op.into(),
             clock: id.clock(),
             unit: "insn",
             value: Value::Skip(String::new()),
@@ -174,7 +177,7 @@ mod tests {
             ..Assessment::of_digits(effect, verdict == Verdict::Equivalent, (1, 1))
         };
         Row {
-            op,
+            op: op.into(),
             a: cell.clone(),
             b: cell,
             outcome: Ok(assessment),
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn only_certain_figures_are_counted() {
-        let sentence = |rows: &[Row]| sentence(rows, &run(7, "", 4));
+        let sentence = |rows: &[Row]| sentence(rows, &run(7, None, 4));
         let equal = row(Op::Cpuid, 1.0, Verdict::Equivalent);
         let unsure = row(Op::PortIn, 1.1, Verdict::Unsure);
         let changed = row(Op::PortOut, 1.25, Verdict::Changed);

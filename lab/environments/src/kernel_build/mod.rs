@@ -16,7 +16,7 @@ mod work_directory;
 
 pub use output::Proof;
 pub use packages::Download;
-pub use root::{check, download, Root};
+pub use root::{check, download, Root, Roots};
 
 use crate::linux_guest;
 use crate::sim;

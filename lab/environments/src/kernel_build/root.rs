@@ -9,12 +9,12 @@ use super::output::LastOutput;
 use super::packages::Download;
 use super::work_directory::create_in;
 use super::{access_times, packages, recipe};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use trapline_host::cache::Kind;
 use trapline_host::package;
 use trapline_host::process::{Command, Process};
@@ -32,6 +32,31 @@ pub struct Root {
     pub archive: PathBuf,
     /// Facts about it.
     pub facts: Facts,
+}
+
+/// Roots that were prepared, each once.
+#[derive(Default)]
+pub struct Roots(Mutex<BTreeMap<Size, Root>>);
+
+impl Roots {
+    /// Returns [`Root::prepared`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn prepared(
+        &self,
+        settings: &Settings,
+        size: Size,
+        limits: &Limits,
+    ) -> Result<Root, Error> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(root) = all.get(&size) {
+            return Ok(root.clone());
+        }
+        let root = Root::prepared(settings, size, limits)?;
+        all.insert(size, root.clone());
+        Ok(root)
+    }
 }
 
 /// Files of a root in the cache; the second is written last.

@@ -17,6 +17,7 @@ fn launch(offset: i64, starts: &[u64], count: u64, check: u64) -> FinishedLaunch
         loop_cost: 1024 * count,
         samples: starts.iter().map(batch).collect(),
         interrupts: Vec::new(),
+        trials: Vec::new(),
         check,
         exits: Some(1),
         host_cpu_ns: Some(5),
@@ -29,10 +30,8 @@ fn launch(offset: i64, starts: &[u64], count: u64, check: u64) -> FinishedLaunch
     let mut report = GuestDecoder::new(&Job::EMPTY).finish("");
     report.counters.insert(Counter::TscOffset, offset as u64);
     report.problems.clear();
-    report.operations.push(Operation {
-        op: Op::Fork,
-        outcome,
-    });
+    let fork = OperationResult::new(Op::Fork, outcome);
+    report.operations.push(fork);
     FinishedLaunch {
         report,
         exec: 0,

@@ -93,7 +93,7 @@ fn a_stage_that_a_start_did_not_report_fails() {
         ..finished(true)
     };
     let observation = observe(EnvironmentId::KVM, vec![finished(true), not_reaped]);
-    let of_exit = |found: &&Operation| found.op == Op::BootExit;
+    let of_exit = |found: &&OperationResult| found.op == Op::BootExit;
     let exit = observation.operations.iter().find(of_exit).unwrap();
     let expected = Outcome::Failed("1 of 2 starts reported this stage".to_owned());
     assert_eq!(exit.outcome, expected);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use trapline_host::draft::WorkDirectory;
 use trapline_host::process::{Command, Process};
 use trapline_host::{find_program, tool, Error, Parts};
-use trapline_model::packets::{Frames, Latency, Ring, TrialFigures};
+use trapline_model::packets::{Latency, PacketOperation, Queues, Ring, Trial};
 
 /// Time in which a forwarder opens its sockets.
 const OPEN: Duration = Duration::from_secs(20);
@@ -30,11 +30,11 @@ pub struct Forwarder {
     /// The program that sends frames.
     traffic: PathBuf,
     cpus: [u32; 2],
-    frames: Frames,
+    queues: Queues,
 }
 
 impl Forwarder {
-    /// Starts what `path` needs for these frames. `cpus` are that of the ports and that of the forwarder.
+    /// Starts what `path` needs for these queues. `cpus` are that of the ports and that of the forwarder.
     ///
     /// # Errors
     /// A program is missing, or does not open its sockets.
@@ -42,8 +42,15 @@ impl Forwarder {
         path: &PacketPath,
         parts: &Parts,
         cpus: [u32; 2],
-        frames: Frames,
+        queues: Queues,
     ) -> Result<Self, Error> {
+        if !path.supports(queues) {
+            let reason = format!(
+                "{} has no {queues}: choose --ring split --queues 1",
+                path.name
+            );
+            return Err(Error::unavailable(reason));
+        }
         let traffic = own_program(parts, "trapline-traffic")?;
         let directory = WorkDirectory::temporary()?;
         let mut forwarder = Self {
@@ -52,7 +59,7 @@ impl Forwarder {
             kind: path.kind.clone(),
             traffic,
             cpus,
-            frames,
+            queues,
         };
         let Kind::Program(program) = &path.kind else {
             return Ok(forwarder);
@@ -82,7 +89,7 @@ impl Forwarder {
             .replace(path::SWITCH, &switch.display().to_string())
             .replace("{mask}", &format!("{:#x}", 1_u128 << (forwarder % 128)))
             .replace("{cpu}", &forwarder.to_string())
-            .replace(path::QUEUES, &self.frames.queues.to_string())
+            .replace(path::QUEUES, &self.queues.pairs.to_string())
             .replace("{other}", &ports.to_string())
     }
 
@@ -122,12 +129,17 @@ impl Forwarder {
         })
     }
 
-    /// Sends frames for a time, at a rate of each sender or as many as arrive.
+    /// Sends frames for a time: so many a second from each sender, or as many as arrive.
     ///
     /// # Errors
     /// The program that sends fails, as when the forwarder has ended.
-    pub fn trial(&self, rate: Option<f64>, duration: Duration) -> Result<TrialFigures, Error> {
-        let ([ports, forwarder], frames) = (self.cpus, self.frames);
+    pub fn trial(
+        &self,
+        frames: PacketOperation,
+        offered: Option<f64>,
+        duration: Duration,
+    ) -> Result<Trial, Error> {
+        let [ports, forwarder] = self.cpus;
         let mut command = process::Command::new(&self.traffic);
         match &self.kind {
             Kind::Linux(name) => command.args(["--kernel", name]),
@@ -145,7 +157,7 @@ impl Forwarder {
         option("--seconds", duration.as_secs_f64().to_string());
         option("--cpu", ports.to_string());
         option("--switch-cpu", forwarder.to_string());
-        if let Some(rate) = rate {
+        if let Some(rate) = offered {
             option("--rate", rate.to_string());
         }
         if let Some(process) = &self.process {
@@ -154,18 +166,18 @@ impl Forwarder {
                 option("--namespace", process.pid().to_string());
             }
         }
-        if frames.ring == Ring::Packed {
+        if self.queues.ring == Ring::Packed {
             command.arg("--packed");
         }
-        if frames.queues > 1 {
-            command.args(["--queues", &frames.queues.to_string()]);
+        if self.queues.pairs > 1 {
+            command.args(["--queues", &self.queues.pairs.to_string()]);
         }
         let output = tool::output(&mut command)?;
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             return Err(Error::unavailable(text));
         }
-        parse(&output.stdout, rate.is_some())
+        parse(&output.stdout, offered)
             .ok_or_else(|| Error::unavailable("trapline-traffic of another version"))
     }
 }
@@ -217,7 +229,7 @@ fn own_program(parts: &Parts, name: &str) -> Result<PathBuf, Error> {
 }
 
 /// Parses the output of trapline-traffic.
-fn parse(output: &[u8], with_latency: bool) -> Option<TrialFigures> {
+fn parse(output: &[u8], offered: Option<f64>) -> Option<Trial> {
     let value: Value = serde_json::from_slice(output).ok()?;
     let flow = |name: &str| value["flow"][name].as_u64();
     let of_latency = |name: &str| value["latency_ns"][name].as_u64();
@@ -228,7 +240,8 @@ fn parse(output: &[u8], with_latency: bool) -> Option<TrialFigures> {
             max: of_latency("max")?,
         })
     };
-    Some(TrialFigures {
+    Some(Trial {
+        offered,
         duration_ns: (value["seconds"].as_f64()? * 1e9) as u64,
         sent: flow("sent")?,
         refused: flow("refused")?,
@@ -238,7 +251,7 @@ fn parse(output: &[u8], with_latency: bool) -> Option<TrialFigures> {
         forwarder_cpu_ns: value["switch_cpu_ns"].as_u64(),
         kicks: value["kicks"].as_u64()?,
         calls: value["calls"].as_u64()?,
-        latency: with_latency.then(latency).flatten(),
+        latency: offered.and_then(|_| latency()),
         round_trip_ns: value["round_trip_ns"].as_f64()?,
     })
 }

@@ -1,6 +1,7 @@
 //! Ways of frames from one port to another.
 
-use trapline_model::packets::{Frames, Ring};
+use trapline_model::packets::Queues;
+use trapline_model::EnvironmentId;
 
 /// Placeholder of `trapline-switch`.
 pub(super) const SWITCH: &str = "{switch}";
@@ -13,8 +14,8 @@ pub(super) const QUEUES: &str = "{queues}";
 pub struct PacketPath {
     /// Its name.
     pub name: String,
-    /// Command as the user has given it; `None` for a known path.
-    given: Option<String>,
+    /// Its command is the user's.
+    is_given: bool,
     pub(super) kind: Kind,
 }
 
@@ -155,13 +156,24 @@ const KNOWN: [KnownPath; 7] = [
 ];
 
 impl PacketPath {
-    /// Returns the names of all known paths.
-    pub fn names() -> [&'static str; KNOWN.len()] {
-        KNOWN.map(|path| path.name)
+    /// Returns the path of an environment that forwards.
+    ///
+    /// # Errors
+    /// It forwards nothing, or the user's command is unknown or invalid, with the reason.
+    pub fn of(environment: EnvironmentId) -> Result<Self, String> {
+        let name = environment.forwarder().unwrap_or_default();
+        let command = environment.forwarder_command();
+        match (Self::known(name), command) {
+            (Some(known), _) => Ok(known),
+            (None, Some(command)) => Self::custom(name, &command),
+            (None, None) => Err(format!(
+                "no command of {environment}: give it with --forwarder {name}=COMMAND"
+            )),
+        }
     }
 
     /// Returns a known path.
-    pub fn known(name: &str) -> Option<Self> {
+    fn known(name: &str) -> Option<Self> {
         let known = KNOWN.into_iter().find(|path| path.name == name)?;
         let program = |(ports, command)| {
             Kind::Program(Program {
@@ -173,7 +185,7 @@ impl PacketPath {
         };
         Some(Self {
             name: name.to_owned(),
-            given: None,
+            is_given: false,
             kind: known.program.map_or(Kind::Linux(known.name), program),
         })
     }
@@ -182,7 +194,7 @@ impl PacketPath {
     ///
     /// # Errors
     /// The command is invalid, with the reason.
-    pub fn custom(name: &str, command: &str) -> Result<Self, String> {
+    fn custom(name: &str, command: &str) -> Result<Self, String> {
         let words = shlex::split(command).ok_or("a quote is not closed")?;
         for placeholder in ["{a}", "{b}"] {
             if !words.iter().any(|word| word.contains(placeholder)) {
@@ -191,7 +203,7 @@ impl PacketPath {
         }
         Ok(Self {
             name: name.to_owned(),
-            given: Some(command.to_owned()),
+            is_given: true,
             kind: Kind::Program(Program {
                 ports: Ports::VhostUser,
                 command: words,
@@ -201,20 +213,15 @@ impl PacketPath {
         })
     }
 
-    /// Returns name and command if the user has given them.
-    pub fn given(&self) -> Option<[String; 2]> {
-        Some([self.name.clone(), self.given.clone()?])
-    }
-
     /// Returns whether its ports can have these queues. Those that are no queues of virtio count as one pair of split ones. A
     /// command of the user's has a word with the number, if there may be several.
-    pub fn supports(&self, frames: &Frames) -> bool {
-        let is_default = frames.ring == Ring::Split && frames.queues == 1;
+    pub fn supports(&self, queues: Queues) -> bool {
+        let is_default = queues == Queues::DEFAULT;
         let has_number = |it: &String| it.contains(QUEUES);
         match &self.kind {
             Kind::Program(program) if program.ports == Ports::VhostUser => {
-                let is_known = self.given.is_none();
-                frames.queues == 1 || is_known || program.command.iter().any(has_number)
+                let is_known = !self.is_given;
+                queues.pairs == 1 || is_known || program.command.iter().any(has_number)
             }
             _ => is_default,
         }
@@ -224,13 +231,14 @@ impl PacketPath {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_model::packets::Direction;
+    use trapline_model::forwarders;
+    use trapline_model::packets::Ring;
 
     #[test]
     fn every_known_command_is_one() {
-        for name in PacketPath::names() {
+        for name in forwarders::NAMES {
             let path = PacketPath::known(name).unwrap();
-            assert_eq!((path.name.as_str(), path.given()), (name, None));
+            assert_eq!((path.name.as_str(), path.is_given), (name, false));
             if let Kind::Program(program) = path.kind {
                 assert!(program.command.len() > 1, "{name}");
                 assert!(!program.remedy.is_empty(), "{name}");
@@ -239,20 +247,27 @@ mod tests {
     }
 
     #[test]
-    fn command_of_the_user_is_kept_as_it_was_given() {
-        let command = "./mine 'a b' {a} {b}";
-        let path = PacketPath::custom("mine", command).unwrap();
-        assert_eq!(path.given(), Some(["mine", command].map(str::to_owned)));
+    fn a_forwarder_has_the_command_that_the_user_has_defined() {
+        let of = |name: &str, command: &str| {
+            PacketPath::of(EnvironmentId::define_forwarder(name, command).unwrap())
+        };
+        let path = of("mine-of-paths", "./mine 'a b' {a} {b}").unwrap();
+        let Kind::Program(program) = path.kind else {
+            panic!("{path:?}");
+        };
+        assert_eq!(program.command, ["./mine", "a b", "{a}", "{b}"]);
+        let reason = of("one-of-paths", "./mine {a}").unwrap_err();
+        assert_eq!(reason, "{b} is missing, a socket's path");
+        let unknown = EnvironmentId::from_recorded("net/other-of-paths").unwrap();
+        let reason = PacketPath::of(unknown).unwrap_err();
+        assert!(
+            reason.contains("--forwarder other-of-paths=COMMAND"),
+            "{reason}"
+        );
     }
 
     #[test]
     fn queues_are_those_of_vhost_user() {
-        let frames = |ring, queues| Frames {
-            size: 60,
-            ring,
-            queues,
-            direction: Direction::One,
-        };
         let supported = |path: &PacketPath| {
             [
                 (Ring::Split, 1),
@@ -260,9 +275,9 @@ mod tests {
                 (Ring::Split, 4),
                 (Ring::Packed, 4),
             ]
-            .map(|(ring, queues)| path.supports(&frames(ring, queues)))
+            .map(|(ring, pairs)| path.supports(Queues { ring, pairs }))
         };
-        for name in PacketPath::names() {
+        for name in forwarders::NAMES {
             let has_queues = ["switch", "testpmd", "ovs"].contains(&name);
             let path = PacketPath::known(name).unwrap();
             assert_eq!(

@@ -17,7 +17,10 @@ use crate::config::Config;
 use crate::environment::EnvironmentId;
 use crate::guest_config::{GuestConfig, MemoryPages, Serial};
 use crate::irq;
+use crate::kernel_build::Column;
 use crate::left_out::{self, LeftOut};
+use crate::operation::Operation;
+use crate::packets;
 use crate::populate;
 use crate::preset::Sizes;
 use crate::request::{self, Request};
@@ -88,12 +91,22 @@ pub struct PlannedBoot {
     pub kept: OpSet,
     /// Further starts of the environment, which belong to the same boot and measure other groups.
     pub further: Vec<PlannedBoot>,
+    /// Operations that no guest repeats, in a boot that has nothing else.
+    pub long: Vec<Operation>,
+    /// Settings of trials of packets.
+    pub packets: packets::Settings,
 }
 
 impl PlannedBoot {
     /// Returns its starts in order, of which it is the first itself.
     pub fn starts(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.further)
+    }
+
+    /// Returns the operations whose outcomes are kept.
+    pub fn operations(&self) -> impl Iterator<Item = Operation> + '_ {
+        let of_guest = self.kept.iter().map(Operation::from);
+        of_guest.chain(self.long.iter().copied())
     }
 
     /// Returns whether the first launch measures anything.
@@ -122,10 +135,8 @@ pub fn expand(request: &Request) -> Plan {
         wall.extend(control(request, &wall));
     }
     let mut boots = Vec::new();
-    if !request.operations.is_empty() {
-        insn_blocks(request, &insn, &mut boots);
-        wall_blocks(request, &wall, &mut boots);
-    }
+    insn_blocks(request, &insn, &mut boots);
+    wall_blocks(request, &wall, &mut boots);
     Plan {
         seed: request.seed,
         boots,
@@ -138,7 +149,8 @@ pub fn expand(request: &Request) -> Plan {
 /// There is none if the request has one.
 fn control(request: &Request, wall: &[Config]) -> Option<Config> {
     let is_there = wall.iter().any(|config| config.overrides.is_control);
-    let first = wall.iter().min().filter(|_| !is_there);
+    let of_guests = wall.iter().filter(|config| request.is_of_guest(config));
+    let first = of_guests.min().filter(|_| !is_there);
     first
         .filter(|_| wall_boots(request) >= LONG)
         .map(Config::control)
@@ -154,24 +166,30 @@ fn in_table_order(request: &Request) -> (Vec<Config>, Vec<Config>) {
         .partition(|config| request.ready.contains(config))
 }
 
-/// Returns the configurations that support an operation, and the others.
+/// Returns the configurations that support an operation, and the others with reasons.
 fn with_work(request: &Request, ready: Vec<Config>) -> (Vec<Config>, Vec<(Config, String)>) {
     let mut idle = Vec::new();
     let mut planned = ready;
-    planned.retain(|config| {
-        let left_out = left_out(request, config, request.operations);
-        let nothing_left = left_out::union(&left_out) == request.operations;
-        let is_idle = nothing_left && !request.operations.is_empty();
-        if is_idle {
-            let reasons: Vec<_> = left_out
-                .into_iter()
-                .map(|left_out| left_out.reason)
-                .collect();
-            idle.push((config.clone(), reasons.join("; ")));
+    planned.retain(|config| match reason_for_nothing(request, config) {
+        Some(reason) => {
+            idle.push((config.clone(), reason));
+            false
         }
-        !is_idle
+        None => request.is_of_guest(config) || !request.long_in(config).is_empty(),
     });
     (planned, idle)
+}
+
+/// Returns why a configuration measures nothing of what was asked for.
+fn reason_for_nothing(request: &Request, config: &Config) -> Option<String> {
+    if !request.is_of_guest(config) {
+        let column = Column::of(config);
+        return column.and_then(|column| column.unsupported_reason(config.environment));
+    }
+    let left_out = left_out(request, config, request.operations);
+    let nothing_left = left_out::union(&left_out) == request.operations;
+    let reasons = left_out.into_iter().map(|left_out| left_out.reason);
+    nothing_left.then(|| reasons.collect::<Vec<_>>().join("; "))
 }
 
 /// Returns those of `operations` that a configuration does not measure.
@@ -237,7 +255,7 @@ fn wall_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoo
 }
 
 fn wall_boots(request: &Request) -> u32 {
-    let usual = if request.operations.is_subset(irq::operations()) {
+    let usual = if request.operations.is_subset(irq::operations()) && request.long.is_empty() {
         1
     } else {
         request.preset.boots()
@@ -304,6 +322,15 @@ fn boot(
     block: u32,
     purpose: Purpose,
 ) -> PlannedBoot {
+    if !request.is_of_guest(config) {
+        return PlannedBoot {
+            replicate,
+            block,
+            purpose,
+            long: long(request, config, replicate),
+            ..start(request, config, OpSet::EMPTY)
+        };
+    }
     let all_left_out = left_out(request, config, request.operations);
     let kept = operations(request, replicate, purpose) - left_out::union(&all_left_out);
     let of = |run: OpSet| PlannedBoot {
@@ -320,6 +347,14 @@ fn boot(
         further: further.iter().copied().map(of).collect(),
         ..of(*first)
     }
+}
+
+/// Returns the builds or packets of a boot. A search repeats its trials by itself, so that only the first boot has one.
+fn long(request: &Request, config: &Config, replicate: u32) -> Vec<Operation> {
+    let mut all = request.long_in(config);
+    let is_search = |it: &Operation| matches!(it, Operation::Packets(it) if it.purpose == packets::Purpose::Search);
+    all.retain(|operation| replicate == 0 || !is_search(operation));
+    all
 }
 
 /// Returns the operations of each start of a boot that measures `wanted`.
@@ -425,6 +460,8 @@ pub fn start(request: &Request, config: &Config, operations: OpSet) -> PlannedBo
         left_out: Vec::new(),
         kept: operations,
         further: Vec::new(),
+        long: Vec::new(),
+        packets: request.packets,
     }
 }
 

@@ -43,8 +43,7 @@ prop_compose! {
             seed,
             irq: irq::Settings::default(),
             block: block::Settings::default(),
-            without_taps: None,
-            command: String::new(),
+            ..Request::default()
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Kernel builds of a plan. A plan with kernel builds has no other measurements.
 
-use super::{InvalidFile, Reader};
+use super::{InvalidFile, Reader, Study};
 use crate::config::Config;
 use crate::cpus;
-use crate::kernel_build::{self, BuildRequest, Place, Size};
+use crate::kernel_build::{self, Column, Place, Size};
+use crate::operation::Operation;
+use crate::request::EXACT_BOOTS;
 use serde::Deserialize;
 use toml::Spanned;
+use trapline_abi::OpSet;
 
 /// Table `kernel-build` as deserialized.
 #[derive(Deserialize)]
@@ -17,16 +20,14 @@ pub(super) struct Written {
 }
 
 impl Reader<'_> {
-    /// Returns the requested builds, in all environments of the plan.
+    /// Returns a study of builds, in all environments of the plan.
     pub(super) fn builds(
         &self,
         plan: &super::Written,
+        builds: &Spanned<Written>,
         configs: &[Config],
-    ) -> Result<Option<BuildRequest>, InvalidFile> {
-        let Some(builds) = &plan.builds else {
-            return Ok(None);
-        };
-        let at = builds.span().start;
+    ) -> Result<Study, InvalidFile> {
+        let (written, at) = (builds.get_ref(), builds.span().start);
         if let Some(name) = plan.other_measurement() {
             let what = format!(
                 "a plan with [kernel-build] measures nothing else: leave '{name}' out, or make \
@@ -34,31 +35,35 @@ impl Reader<'_> {
             );
             return Err(self.bad(at, what));
         }
-        for config in configs {
-            let one = kernel_build::Column::all(&[1], &[Place::Same])[0];
-            if let Some(reason) = one.unsupported_reason(config.environment) {
-                return Err(self.bad(at, reason));
-            }
+        let environments: Vec<_> = configs.iter().map(|config| config.environment).collect();
+        let one = Column {
+            cpus: 1,
+            place: Place::Same,
+        };
+        let mut reasons = environments.iter().map(|id| one.unsupported_reason(*id));
+        if let Some(reason) = reasons.find_map(|reason| reason) {
+            return Err(self.bad(at, reason));
         }
-        let written = builds.get_ref();
-        Ok(Some(BuildRequest {
-            environments: configs.iter().map(|it| it.environment).collect(),
-            size: written.size.as_ref().map_or(Ok(Size::Mini), |size| {
-                self.each(size, |name| {
-                    named(name, Size::from_name(name), "mini, tiny or def")
-                })
-            })?,
-            cpus: self.cpus(written.cpus.as_ref())?,
-            places: self.places(written.place.as_ref())?,
-            boots: self.boots(plan.boots.as_ref())?,
-            // A run of a plan without a seed draws one.
-            seed: plan.seed.unwrap_or_default(),
-        }))
+        let size = written.size.as_ref().map_or(Ok(Size::Mini), |size| {
+            self.each(size, |name| {
+                named(name, Size::from_name(name), "mini, tiny or def")
+            })
+        })?;
+        let cpus = self.cpus(written.cpus.as_ref())?;
+        let places = self.places(written.place.as_ref())?;
+        let study = self.common(plan, OpSet::EMPTY)?;
+        Ok(Study {
+            configs: kernel_build::configs(&environments, &cpus, &places),
+            long: vec![Operation::Build(size)],
+            exact_boots: study.boots.unwrap_or(EXACT_BOOTS),
+            boots: Some(study.boots.unwrap_or(kernel_build::BUILDS)),
+            ..study
+        })
     }
 
     fn cpus(&self, written: Option<&Spanned<Vec<u32>>>) -> Result<Vec<u32>, InvalidFile> {
         let Some(all) = written else {
-            return Ok(BuildRequest::CPUS.to_vec());
+            return Ok(kernel_build::CPUS.to_vec());
         };
         let (numbers, most) = (all.get_ref(), cpus::MOST);
         if numbers.iter().all(|number| (1..=most).contains(number)) && !numbers.is_empty() {
@@ -110,30 +115,32 @@ impl super::Written {
 #[cfg(test)]
 mod tests {
     use crate::file::read;
-    use crate::kernel_build::Place;
-    use crate::EnvironmentId;
+    use crate::kernel_build::Size;
+    use crate::Operation;
     use expect_test::expect;
+    use trapline_abi::OpSet;
 
     #[test]
     fn a_plan_has_kernel_builds() {
         let text = "environments = ['host', 'uml']\nboots = 3\nseed = 9\n\
                     [kernel-build]\nsize = 'tiny'\ncpus = [1, 2]\nplace = ['same']";
-        let builds = read(text).unwrap().builds.unwrap();
-        assert_eq!(
-            builds.to_string(),
-            "kernel-build --env host,uml --size tiny --cpus 1,2 --place same --seed 9 --boots 3"
-        );
+        let study = read(text).unwrap();
+        let names: Vec<_> = study.configs.iter().map(ToString::to_string).collect();
+        let expected = [
+            "host:jobs=1,place=same",
+            "host:jobs=2,place=same",
+            "uml:jobs=1,place=same",
+            "uml:jobs=2,place=same",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(study.long, [Operation::Build(Size::Tiny)]);
+        assert_eq!((study.operations, study.seed), (OpSet::EMPTY, Some(9)));
+        assert_eq!((study.boots, study.exact_boots), (Some(3), 3));
         let usual = read("environments = ['uml', 'host']\n[kernel-build]").unwrap();
-        let usual = usual.builds.unwrap();
-        assert_eq!(
-            usual.environments,
-            [EnvironmentId::HOST, EnvironmentId::UML]
-        );
-        assert_eq!(
-            (usual.cpus, usual.places),
-            (vec![1, 2], Place::ALL.to_vec())
-        );
-        assert!(read("environments = ['host']").unwrap().builds.is_none());
+        assert_eq!(usual.configs.len(), 8);
+        assert_eq!(usual.long, [Operation::Build(Size::Mini)]);
+        assert_eq!((usual.boots, usual.exact_boots), (Some(3), 2));
+        assert!(read("environments = ['host']").unwrap().long.is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! each environment, as far as the environment supports it. Defaults are those of the command line.
 
 mod builds;
-mod packets;
+mod frames;
 mod schema;
 
 pub use schema::schema;
@@ -12,12 +12,13 @@ pub use schema::schema;
 use crate::config::Config;
 use crate::environment::EnvironmentId;
 use crate::irq;
-use crate::kernel_build;
 use crate::names;
+use crate::operation::Operation;
 use crate::overrides::Overrides;
-use crate::packets::PacketRequest;
+use crate::packets;
 use crate::preset::Preset;
 use crate::request::{usual_operations, EXACT_BOOTS};
+use crate::settings::{Options, Setting};
 use crate::time;
 use crate::vmms;
 use serde::de::DeserializeOwned;
@@ -53,10 +54,10 @@ pub struct Study {
     pub irq: irq::Settings,
     /// Tables in place of the default ones.
     pub tables: Vec<Table>,
-    /// Kernel builds. A plan with builds has nothing else.
-    pub builds: Option<kernel_build::BuildRequest>,
-    /// Rates of packets, without CPUs. A plan with packets has nothing else.
-    pub packets: Option<PacketRequest>,
+    /// Kernel builds or packets. A plan with one of them has nothing else.
+    pub long: Vec<Operation>,
+    /// Settings of trials of packets, without CPUs.
+    pub packets: packets::Settings,
     /// Text of the file.
     pub text: String,
 }
@@ -107,7 +108,7 @@ struct Written {
     tables: Vec<WrittenTable>,
     #[serde(rename = "kernel-build")]
     builds: Option<Spanned<builds::Written>>,
-    packets: Option<Spanned<packets::Written>>,
+    packets: Option<Spanned<frames::Written>>,
 }
 
 /// VMMs by name.
@@ -192,19 +193,33 @@ impl Reader<'_> {
     }
 
     fn study(&self, written: &Written) -> Result<Study, InvalidFile> {
-        let (operations, named) = self.operations(&written.workloads)?;
-        let packets = self.packets(written)?;
-        let configs = match packets {
-            Some(_) => Vec::new(),
-            None => self.configs(written)?,
-        };
+        if let Some(packets) = &written.packets {
+            return self.packets(written, packets);
+        }
+        let configs = self.configs(written)?;
+        match &written.builds {
+            Some(builds) => self.builds(written, builds, &configs),
+            None => {
+                let (operations, named) = self.operations(&written.workloads)?;
+                let study = self.common(written, operations)?;
+                Ok(Study {
+                    configs,
+                    named,
+                    ..study
+                })
+            }
+        }
+    }
+
+    /// Returns what all studies have; without configurations.
+    fn common(&self, written: &Written, operations: OpSet) -> Result<Study, InvalidFile> {
         Ok(Study {
             about: written.about.clone(),
-            packets,
-            builds: self.builds(written, &configs)?,
-            configs,
+            configs: Vec::new(),
             operations,
-            named,
+            named: OpSet::EMPTY,
+            long: Vec::new(),
+            packets: packets::Settings::default(),
             preset: self.preset(written.preset.as_ref())?,
             boots: self.boots(written.boots.as_ref())?,
             exact_boots: self.exact_boots(written.exact_boots.as_ref())?,
@@ -260,6 +275,12 @@ impl Reader<'_> {
             let mut more = Vec::new();
             for value in words(values.get_ref()) {
                 for overrides in &variants {
+                    let of_command = Setting::from_name(key)
+                        .is_some_and(|setting| setting.options == Options::Command);
+                    if of_command {
+                        let what = format!("'{key}' is a setting of [kernel-build] or [packets]");
+                        return Err(self.bad(values.span().start, what));
+                    }
                     let mut with = overrides.clone();
                     with.set(key, &value)
                         .map_err(|error| self.bad(values.span().start, error))?;

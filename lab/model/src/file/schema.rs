@@ -5,10 +5,10 @@ use crate::cpus;
 use crate::environment::EnvironmentId;
 use crate::kernel_build::{Place, Size};
 use crate::names;
-use crate::packets::{Direction, PacketRequest, Ring};
+use crate::packets::{self, Direction, Ring};
 use crate::preset::Preset;
 use crate::request::EXACT_BOOTS;
-use crate::settings::{Setting, ValueType, SETTINGS};
+use crate::settings::{Options, Setting, ValueType, SETTINGS};
 use crate::vmms::{Console, ImageFormat, Transport};
 use serde_json::{json, Value};
 use std::ops::RangeInclusive;
@@ -182,20 +182,21 @@ fn packets() -> Value {
         "required": ["path"],
         "properties": {
             "path": several(json!({ "type": "string" })),
-            "size": several(number(PacketRequest::FRAME)),
+            "size": several(number(packets::FRAME)),
             "ring": several(json!({ "enum": Ring::NAMES })),
-            "queues": several(number(PacketRequest::QUEUES)),
+            "queues": several(number(packets::QUEUES)),
             "direction": several(json!({ "enum": Direction::NAMES })),
-            "duration": number(PacketRequest::DURATIONS),
-            "rounds": number(PacketRequest::MOST_ROUNDS)
+            "duration": number(packets::DURATIONS),
+            "rounds": number(packets::MOST_ROUNDS)
         },
         "description": "Options of 'trapline net'. Excludes all other measurements."
     })
 }
 
 fn machine() -> Value {
-    let properties: serde_json::Map<String, Value> = SETTINGS
-        .iter()
+    let settings = SETTINGS.iter();
+    let properties: serde_json::Map<String, Value> = settings
+        .filter(|it| it.options != Options::Command)
         .map(|it| (it.name.to_owned(), one_or_several(&setting(it))))
         .collect();
     json!({

@@ -1,24 +1,18 @@
 //! Rates of packets through a forwarder: a switch between two ports, without guests.
 //!
-//! A trial sends numbered frames for a time. Trials come in rounds, which hold every cell once.
+//! What forwards is an environment (`net/NAME`), the queues of its ports are settings of it. A trial sends numbered
+//! frames for a time.
 
-mod request;
+mod operation;
 
-pub use request::{InvalidRequest, PacketRequest, PlannedTrial};
+pub use crate::forwarders::{Ring, QUEUES};
+pub use operation::{PacketOperation, Purpose};
 
+use crate::config::Config;
+use crate::environment::EnvironmentId;
 use crate::named::named;
 use std::fmt;
-
-/// Format of the queues, where the forwarder has queues of virtio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Ring {
-    /// Split (virtio 1.2, 2.7).
-    Split,
-    /// Packed (virtio 1.2, 2.8).
-    Packed,
-}
-
-named!(Ring { Split "split", Packed "packed" });
+use std::ops::RangeInclusive;
 
 /// Who sends to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,20 +27,16 @@ pub enum Direction {
 
 named!(Direction { One "one", Both "both", Half "half" });
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Purpose {
-    /// The rate with as many frames on their way as a queue holds.
-    Maximum,
-    /// The latency at half of that rate.
-    HalfLoad,
-    /// Loss at a rate that was asked for.
-    Given,
-    /// Loss at a rate of a search.
-    Search,
+impl Direction {
+    /// Returns it in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::One => "one way",
+            Self::Both => "both ways, sum",
+            Self::Half => "to the forwarder",
+        }
+    }
 }
-
-named!(Purpose { Maximum "maximum", HalfLoad "half-load", Given "given", Search "search" });
 
 /// How far two CPUs are apart, by the round trip of a cache line between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,37 +51,140 @@ pub enum Distance {
 
 named!(Distance { Near "near", Mid "mid", Far "far" });
 
-/// The frames of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Frames {
-    /// Bytes from the destination address, without the checksum of 4 bytes.
-    pub size: u32,
-    /// Format of queues.
-    pub ring: Ring,
-    /// Pairs of queues of each port.
-    pub queues: u32,
-    /// Who sends.
-    pub direction: Direction,
-}
-
-impl Frames {
-    /// Returns number and format of the queues in words.
-    pub fn queues(&self) -> String {
-        match (self.queues, self.ring.name()) {
-            (1, ring) => format!("{ring} queues"),
-            (pairs, ring) => format!("{pairs} pairs of {ring} queues"),
+impl Distance {
+    /// Says how far the CPUs are apart, behind their name.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Near => "near",
+            Self::Mid => "at mid distance",
+            Self::Far => "far",
         }
     }
 }
 
-impl fmt::Display for Frames {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let direction = match self.direction {
-            Direction::One => "one way",
-            Direction::Both => "both ways, sum",
-            Direction::Half => "to the forwarder",
+/// Sizes of frames that are measured by default, in bytes without checksum: the shortest frame, and those of the fourth
+/// source document's table.
+pub const SIZES: [u32; 3] = [60, 200, 1500];
+
+/// Sizes of a frame, in bytes without checksum.
+pub const FRAME: RangeInclusive<u32> = 60..=1514;
+
+/// Default number of rounds, each of which measures every forwarder once: the smallest whose ratios have an interval of
+/// 93.75%.
+pub const ROUNDS: u32 = 5;
+
+/// Numbers of rounds that can be asked for.
+pub const MOST_ROUNDS: RangeInclusive<u32> = 1..=1_000;
+
+/// Durations of a trial that can be asked for, in milliseconds.
+pub const DURATIONS: RangeInclusive<u32> = 10..=600_000;
+
+/// Settings of trials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Duration of a trial, in milliseconds.
+    pub milliseconds: u32,
+    /// CPU of the ports, and that of the forwarder.
+    pub cpus: [u32; 2],
+}
+
+/// The last of the two CPUs is that of the forwarder.
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            milliseconds: 300,
+            cpus: [1, 0],
+        }
+    }
+}
+
+/// Returns the configurations of forwarders with all combinations of queues.
+pub fn configs(environments: &[EnvironmentId], rings: &[Ring], pairs: &[u32]) -> Vec<Config> {
+    let mut all = Vec::new();
+    for environment in environments {
+        for &ring in rings {
+            let queues = pairs.iter().map(|&pairs| Queues { ring, pairs });
+            all.extend(queues.map(|queues| queues.config(*environment)));
+        }
+    }
+    all
+}
+
+/// Returns operations with all combinations of parameters. Nothing arrives behind a forwarder that drops frames, so that
+/// those sent to it have no latency.
+pub fn operations(
+    sizes: &[u32],
+    directions: &[Direction],
+    purposes: &[Purpose],
+) -> Vec<PacketOperation> {
+    let mut all = Vec::new();
+    for &direction in directions {
+        let is_possible = |it: &&Purpose| {
+            direction != Direction::Half || !matches!(it, Purpose::HalfLoad | Purpose::Search)
         };
-        write!(f, "{} bytes, {}, {direction}", self.size, self.queues())
+        for &size in sizes {
+            let purposes = purposes.iter().filter(is_possible);
+            all.extend(purposes.map(|&purpose| PacketOperation {
+                direction,
+                size,
+                purpose,
+            }));
+        }
+    }
+    all
+}
+
+/// Queues of each port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Queues {
+    /// Format.
+    pub ring: Ring,
+    /// Pairs.
+    pub pairs: u32,
+}
+
+impl Queues {
+    /// Default queues.
+    pub const DEFAULT: Self = Self {
+        ring: Ring::Split,
+        pairs: 1,
+    };
+
+    /// Returns the configuration of a forwarder with these queues.
+    pub fn config(self, environment: EnvironmentId) -> Config {
+        let mut config = Config::new(environment);
+        if self.ring != Self::DEFAULT.ring {
+            config.overrides.replace_text("ring", self.ring.name());
+        }
+        if self.pairs != Self::DEFAULT.pairs {
+            config
+                .overrides
+                .replace_text("queues", &self.pairs.to_string());
+        }
+        config
+    }
+
+    /// Returns the queues of a configuration.
+    pub fn of(config: &Config) -> Self {
+        let overrides = &config.overrides;
+        let ring = overrides.text("ring");
+        Self {
+            ring: ring
+                .and_then(|name| Ring::from_name(&name))
+                .unwrap_or(Self::DEFAULT.ring),
+            pairs: overrides
+                .value("queues")
+                .map_or(Self::DEFAULT.pairs, |it| it.number()),
+        }
+    }
+}
+
+impl fmt::Display for Queues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.pairs, self.ring.name()) {
+            (1, ring) => write!(f, "{ring} queues"),
+            (pairs, ring) => write!(f, "{pairs} pairs of {ring} queues"),
+        }
     }
 }
 
@@ -106,9 +199,11 @@ pub struct Latency {
     pub max: u64,
 }
 
-/// What a trial has counted.
+/// A trial: what it has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct TrialFigures {
+pub struct Trial {
+    /// Offered load in frames a second of each sender; `None` for as many as arrive.
+    pub offered: Option<f64>,
     /// Time in which frames were sent, in nanoseconds.
     pub duration_ns: u64,
     /// Frames that were accepted.
@@ -133,7 +228,7 @@ pub struct TrialFigures {
     pub round_trip_ns: f64,
 }
 
-impl TrialFigures {
+impl Trial {
     /// Returns how far both CPUs were apart. Rates of different distances cannot be compared.
     pub fn distance(&self) -> Distance {
         match self.round_trip_ns {
@@ -152,39 +247,5 @@ impl TrialFigures {
     pub fn loss(&self) -> f64 {
         let due = self.sent + self.refused;
         due.saturating_sub(self.received) as f64 / (due as f64).max(1.0)
-    }
-}
-
-/// Outcome of a trial.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TrialOutcome {
-    /// It was done.
-    Done(TrialFigures),
-    /// The path is not available.
-    Skipped(String),
-    /// The forwarder or the program that sends has failed.
-    Failed(String),
-}
-
-/// A trial.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Trial {
-    /// Round and cell.
-    pub planned: PlannedTrial,
-    /// What is measured.
-    pub purpose: Purpose,
-    /// Offered load in frames a second of each sender; `None` for as many as arrive.
-    pub offered: Option<f64>,
-    /// Outcome.
-    pub outcome: TrialOutcome,
-}
-
-impl Trial {
-    /// Returns what it has counted.
-    pub fn figures(&self) -> Option<&TrialFigures> {
-        match &self.outcome {
-            TrialOutcome::Done(figures) => Some(figures),
-            _ => None,
-        }
     }
 }

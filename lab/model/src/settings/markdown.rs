@@ -8,6 +8,7 @@ pub fn markdown() -> String {
     for setting in SETTINGS {
         let option = match setting.options {
             Options::Run => "`run`",
+            Options::Command => "its command",
             _ => "every command that measures",
         };
         let default = setting

@@ -1,8 +1,9 @@
 use super::*;
 use crate::fixture::{figure, measured};
 use expect_test::expect;
+use trapline_abi::Op;
 
-fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
+fn cell(environment: EnvironmentId, op: impl Into<Operation>, estimate: f64) -> Cell {
     measured(environment, op, figure(estimate))
 }
 

@@ -19,13 +19,9 @@ pub const COLUMNS: &[Column<Row>] = &[
     column(
         "workload",
         Role::Key,
-        Get::Name(|row| Some(row.op.workload().name().to_owned())),
+        Get::Name(|row| Some(row.op.workload_name().to_owned())),
     ),
-    column(
-        "operation",
-        Role::Key,
-        Get::Name(|row| Some(row.op.name().to_owned())),
-    ),
+    column("operation", Role::Key, Get::Name(|row| Some(row.op.name()))),
     column(
         "clock",
         Role::Key,

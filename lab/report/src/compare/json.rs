@@ -48,7 +48,7 @@ struct Counts {
 #[derive(Serialize)]
 struct JsonMatch {
     workload: &'static str,
-    operation: &'static str,
+    operation: String,
     clock: &'static str,
     verdict: &'static str,
     /// Direction of a change.
@@ -115,7 +115,7 @@ impl From<&Row> for JsonMatch {
         let comparison = one.outcome.as_ref().ok();
         let of = |value: fn(&Assessment) -> Option<f64>| comparison.and_then(value);
         Self {
-            workload: one.op.workload().name(),
+            workload: one.op.workload_name(),
             operation: one.op.name(),
             clock: one.clock().name(),
             verdict: comparison.map_or("undecided", |comparison| comparison.verdict.name()),

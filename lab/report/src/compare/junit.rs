@@ -5,7 +5,6 @@ use super::table::factor;
 use super::{verdict, CompareReport, Direction};
 use crate::junit::figure_lines;
 use trapline_ci::{Case, Outcome, Remark, Suite};
-use trapline_model::names;
 use trapline_stats::compare::{NotComparable, Row};
 use trapline_stats::verdict::{Assessment, Verdict};
 
@@ -56,7 +55,7 @@ fn case(one: &Row) -> Case {
     Case {
         time: None,
         class: class(one),
-        name: names::path(one.op),
+        name: one.op.path(),
         outcome: outcome(one),
         output: output(one),
     }

@@ -10,7 +10,8 @@ use crate::columns::Records;
 use crate::document::Document;
 use crate::printable;
 use std::collections::BTreeMap;
-use trapline_abi::{Op, Unit};
+use trapline_abi::Unit;
+use trapline_model::Operation;
 use trapline_stats::compare::Row;
 use trapline_stats::verdict::{Assessment, Method, RequiredBoots, Settings, Verdict};
 
@@ -44,7 +45,7 @@ pub enum Direction {
 
 impl Direction {
     /// Returns the direction of `effect`, the ratio of B to A.
-    pub fn of(op: Op, effect: f64) -> Self {
+    pub fn of(op: Operation, effect: f64) -> Self {
         if (op.unit() == Unit::Rate) == (effect > 1.0) {
             Self::Better
         } else {
@@ -144,8 +145,8 @@ impl CompareReport {
     }
 
     /// Returns the reasons why operations were not compared, each with its operations.
-    pub fn undecided(&self) -> Vec<(String, Vec<Op>)> {
-        let mut reasons: Vec<(String, Vec<Op>)> = Vec::new();
+    pub fn undecided(&self) -> Vec<(String, Vec<Operation>)> {
+        let mut reasons: Vec<(String, Vec<Operation>)> = Vec::new();
         for one in &self.matches {
             let Err(why) = &one.outcome else { continue };
             let reason = printable(&why.to_string());
@@ -170,7 +171,7 @@ pub fn more_boots(comparison: &Assessment) -> Option<usize> {
 }
 
 /// Returns the verdict in a few words, with the boots that would settle an unsure one.
-pub fn verdict(op: Op, comparison: &Assessment) -> String {
+pub fn verdict(op: Operation, comparison: &Assessment) -> String {
     match comparison.verdict {
         Verdict::Changed => match (Direction::of(op, comparison.effect), op.unit()) {
             (Direction::Better, Unit::Time) => "changed: less",

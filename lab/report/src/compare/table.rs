@@ -3,8 +3,7 @@
 use super::{verdict, CompareReport, Direction};
 use crate::document::{Align, Look, Marker, Note, Section, Span, Table};
 use crate::figures::{self, clock_title};
-use trapline_abi::Workload;
-use trapline_model::{names, Clock};
+use trapline_model::{Clock, Operation};
 use trapline_stats::compare::Row;
 use trapline_stats::verdict::{Assessment, Verdict};
 use trapline_stats::Cell;
@@ -31,8 +30,8 @@ pub fn parts(compare: &CompareReport) -> (Vec<Note>, Vec<Section>) {
     sections.push(summary);
     let mut undecided = Section::new("Not compared", "");
     for (reason, operations) in compare.undecided() {
-        let set = operations.into_iter().collect();
-        undecided.note(Marker::Subject(names::describe(set)), &reason, Look::Plain);
+        let names = Operation::describe(operations);
+        undecided.note(Marker::Subject(names), &reason, Look::Plain);
     }
     if !undecided.blocks.is_empty() {
         sections.push(undecided);
@@ -58,11 +57,11 @@ fn of_clock(compare: &CompareReport, clock: Clock) -> Option<Section> {
     let mut section = Section::new(clock_title(clock), explanation);
     let mut table = Table::new("", ["A", "B", "B/A", "interval", "verdict"]).with_optional(&[3]);
     table.columns[4].parts = vec![Align::Left];
-    let mut workload: Option<Workload> = None;
+    let mut workload = "";
     for (one, comparison) in compared {
-        if workload != Some(one.op.workload()) {
-            workload = Some(one.op.workload());
-            table.heading(one.op.workload().name(), "");
+        if workload != one.op.workload_name() {
+            workload = one.op.workload_name();
+            table.heading(workload, "");
         }
         table.row(one.op.name(), cells(one, comparison));
     }

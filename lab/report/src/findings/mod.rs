@@ -9,13 +9,13 @@ mod ratio;
 pub use ratio::{Kind, ENOUGH};
 
 use crate::document::{Look, Marker, Section};
-use crate::figures;
 use crate::report::Report;
 use crate::table::Shown;
+use crate::{figures, kernel_build, packets};
 use ratio::{Span, HARDLY};
 use trapline_abi::{Op, Workload};
 use trapline_model::layers::{Domain, Hypervisor, QemuMachine, Vmm, OPTION_VMM};
-use trapline_model::{names, Clock, Config, EnvironmentId};
+use trapline_model::{names, Clock, Config, EnvironmentId, Operation};
 use trapline_stats::{Cell, Figure, Flag};
 
 /// Title of the section.
@@ -69,10 +69,24 @@ pub fn all(report: &Report, cells: &[Cell]) -> Vec<Finding> {
     let mut all: Vec<Finding> = latest.chain(of_clocks).collect();
     all.sort_by_key(|finding| finding.kind == Kind::Unsure);
     all.truncate(MOST);
+    all.extend(kernel_build::finding(report, cells).map(certain));
+    all.extend(packets::findings(report).into_iter().map(certain));
     if all.is_empty() {
         vec![only::finding(report, cells)]
     } else {
         all
+    }
+}
+
+/// Returns a finding of the wall clock that has no plot.
+fn certain((title, text): (String, String)) -> Finding {
+    Finding {
+        kind: Kind::Differs,
+        clock: Clock::Wall,
+        weight: 0.0,
+        number: String::new(),
+        title,
+        text,
     }
 }
 
@@ -163,7 +177,8 @@ fn hypervisor(environment: EnvironmentId) -> Option<String> {
 }
 
 /// Returns the figure of `op` in `row`, if it is above the resolution.
-pub fn figure<'a>(cells: &'a [Cell], row: &Config, op: Op) -> Option<&'a Figure> {
+pub fn figure<'a>(cells: &'a [Cell], row: &Config, op: impl Into<Operation>) -> Option<&'a Figure> {
+    let op = op.into();
     let is_it = |cell: &&Cell| cell.config == *row && cell.op == op;
     let figure = cells.iter().find(is_it)?.value.figure()?;
     figure.resolution().is_none().then_some(figure)

@@ -5,7 +5,7 @@ use crate::figures;
 use crate::report::Report;
 use crate::table::Shown;
 use trapline_abi::{Op, Unit};
-use trapline_model::{Clock, Config};
+use trapline_model::{Clock, Config, Operation};
 use trapline_stats::{value, Cell, Figure};
 
 /// Returns the most significant figure as a finding, or that there is none.
@@ -20,7 +20,7 @@ pub fn finding(report: &Report, cells: &[Cell]) -> Finding {
     let below = || all().find_map(|(row, op)| below_resolution(report, cells, row, op));
     match certain.or_else(any) {
         Some((row, op, figure)) => of_figure(report, row, op, figure),
-        None => below().unwrap_or_else(|| {
+        None => below().or_else(|| long(report, cells)).unwrap_or_else(|| {
             unsure(
                 Clock::Wall,
                 "Nothing was measured.",
@@ -28,6 +28,29 @@ pub fn finding(report: &Report, cells: &[Cell]) -> Finding {
             )
         }),
     }
+}
+
+/// Returns a figure of what no guest repeats.
+fn long(report: &Report, cells: &[Cell]) -> Option<Finding> {
+    let figures = cells.iter().filter(|cell| cell.op.guest().is_none());
+    let mut figures = figures.filter_map(|cell| Some((cell, cell.value.figure()?)));
+    let (cell, figure) = figures.next()?;
+    let (clock, path) = (cell.clock, cell.op.path());
+    let number = figures::value(figure.estimate, cell.op, clock);
+    let (verb, unit) = match cell.op.unit() {
+        Unit::Time if clock.is_exact() => ("takes", " instructions"),
+        Unit::Time => ("takes", ""),
+        Unit::Rate => ("reaches", " Mpps"),
+    };
+    let row = report.name(&cell.config);
+    Some(Finding {
+        kind: Kind::Differs,
+        clock,
+        weight: 0.0,
+        title: format!("{path} {verb} {number}{unit} in {row}."),
+        text: format!("{}.", confidence(figure, cell.op, clock)),
+        number,
+    })
 }
 
 fn unsure(clock: Clock, title: &str, text: &str) -> Finding {
@@ -111,7 +134,7 @@ fn of_figure(report: &Report, row: &Config, op: Op, figure: &Figure) -> Finding 
 }
 
 /// Returns the confidence in one figure.
-fn confidence(figure: &Figure, op: Op, clock: Clock) -> String {
+fn confidence(figure: &Figure, op: impl Into<Operation>, clock: Clock) -> String {
     match (figure.boots, figure.interval) {
         (0 | 1, _) => "by a single boot".to_owned(),
         (boots, _) if clock.is_exact() && figure.flags.is_empty() => {

@@ -4,7 +4,7 @@ use crate::Style;
 use expect_test::expect;
 use std::collections::BTreeMap;
 use trapline_abi::Op;
-use trapline_model::{EnvironmentId, Observation, Operation, Outcome, Sample};
+use trapline_model::{EnvironmentId, Observation, OperationResult, Outcome, Sample};
 use trapline_stats::history::{screen, RunTime, SeriesBuilder, SeriesSettings, Settings};
 
 fn boot(environment: EnvironmentId, replicate: u32, ticks: u64) -> Observation {
@@ -19,13 +19,14 @@ fn boot(environment: EnvironmentId, replicate: u32, ticks: u64) -> Observation {
         clock: environment.clock(),
         replicate,
         unit_per_tick: 1.0,
-        operations: vec![Operation {
-            op: Op::PortOut,
+        operations: vec![OperationResult {
+            op: Op::PortOut.into(),
             outcome: Outcome::Measured {
                 clock_cost: 0,
                 loop_cost: 0,
                 samples: vec![sample],
                 interrupts: Vec::new(),
+                trials: Vec::new(),
                 check: 1,
                 exits: None,
                 host_cpu_ns: None,

@@ -1,37 +1,25 @@
-//! Sections of rates: sentences, and a table for each kind of frames and distance of the CPUs.
+//! Sections of rates: a table for each kind of frames and distance of the CPUs; and sentences.
 
-use super::{Cell, FrameTable, Median, Rates};
-use crate::document::{Look, Marker, Section, Span, Table};
+use super::{Cell, FrameTable, Frames, Median, Rates};
+use crate::document::{Look, Section, Span, Table};
 use crate::figures;
-use trapline_model::packets::{Direction, Distance, Latency};
+use crate::report::Report;
+use trapline_model::packets::{Direction, Latency};
+use trapline_model::Clock;
 use trapline_stats::order::Interval;
 use trapline_stats::packets::GOALS;
 
-/// Returns the sections.
-pub fn sections(rates: &Rates) -> Vec<Section> {
-    let mut words = Section::new("In words", "");
-    for finding in findings(rates) {
-        words.note(Marker::Item, &finding, Look::Plain);
+/// Returns a section for each kind of frames.
+pub fn sections(report: &Report, _: &[trapline_stats::Cell], clock: Clock) -> Vec<Section> {
+    if clock != Clock::Wall {
+        return Vec::new();
     }
-    let mut sections: Vec<Section> = rates
-        .tables
-        .iter()
-        .map(|table| of_frames(rates, table))
-        .collect();
-    if !words.blocks.is_empty() {
-        sections.insert(0, words);
-    }
-    let mut last = Section::default();
-    for (at, reason) in &rates.failed {
-        let text = format!("{at} FAILED: {reason}");
-        last.note(Marker::Warning, &text, Look::Bad);
-    }
-    let skipped = rates.skipped.iter();
-    last.details(skipped.map(|(path, reason)| format!("{path} not measured: {reason}")));
-    if rates.has_figures() {
+    let rates = &report.packets;
+    let tables = rates.tables.iter().map(|table| of_frames(rates, table));
+    let mut sections: Vec<Section> = tables.collect();
+    if let Some(last) = sections.last_mut() {
         last.details([EXPLANATION]);
     }
-    sections.push(last);
     sections
 }
 
@@ -39,18 +27,17 @@ const EXPLANATION: &str = "Frames are numbered, and number, length and content o
      the checksum of 4 bytes. Latency is from the time at which a frame was due until it has arrived, at half of the \
      rate. Frames are sent and received by one thread. A ratio is the first path's rate by this one's, the median of the rounds.";
 
-/// Returns what differs, in sentences: the first path against each other.
-pub fn findings(rates: &Rates) -> Vec<String> {
-    let tables = rates.tables.iter();
-    tables
-        .flat_map(|table| {
-            let others = table.cells.iter().skip(1);
-            others.filter_map(|cell| finding(table, cell))
-        })
-        .collect()
+/// Returns what differs, in sentences with what stands behind them: the first path against each other.
+pub fn findings(report: &Report) -> Vec<(String, String)> {
+    let tables = report.packets.tables.iter();
+    let all = tables.flat_map(|table| {
+        let others = table.cells.iter().skip(1);
+        others.filter_map(|cell| finding(table, cell))
+    });
+    all.collect()
 }
 
-fn finding(table: &FrameTable, other: &Cell) -> Option<String> {
+fn finding(table: &FrameTable, other: &Cell) -> Option<(String, String)> {
     let first = table.cells.first()?;
     let ratio = table.ratio(other)?;
     let interval = ratio.interval?;
@@ -62,33 +49,35 @@ fn finding(table: &FrameTable, other: &Cell) -> Option<String> {
         figures::times(interval.high),
         figures::level(interval.level)
     );
-    let (one, two) = (&first.path, &other.path);
-    let against = format!("{} against {} Mpps; {by}", rates[0], rates[1]);
-    Some(match (interval.low > 1.0, interval.high < 1.0) {
+    let (one, two) = (first.path(), other.path());
+    let text = format!("{} against {} Mpps; {by}.", rates[0], rates[1]);
+    let title = match (interval.low > 1.0, interval.high < 1.0) {
         (true, _) => {
             let times = figures::quantity(ratio.estimate);
-            format!("{frames}: {one} forwards {times} times as many frames as {two}: {against}.")
+            format!("{frames}, {one} forwards {times} times as many frames as {two}.")
         }
         (_, true) => {
             let times = figures::quantity(1.0 / ratio.estimate);
-            format!("{frames}: {two} forwards {times} times as many frames as {one}: {against}.")
+            format!("{frames}, {two} forwards {times} times as many frames as {one}.")
         }
-        _ => format!("{frames}: no clear difference between {one} and {two}: {against}."),
-    })
+        _ => format!("{frames}, no clear difference between {one} and {two}."),
+    };
+    Some((title, text))
 }
 
+/// Returns the title of a table.
 fn frames(table: &FrameTable) -> String {
-    let distance = distance(table.distance);
-    format!("{}, CPUs {distance}", table.frames)
-}
-
-/// Says how far the CPUs are apart.
-fn distance(distance: Distance) -> &'static str {
-    match distance {
-        Distance::Near => "near",
-        Distance::Mid => "at mid distance",
-        Distance::Far => "far",
-    }
+    let Frames {
+        direction,
+        queues,
+        size,
+        distance,
+    } = table.frames;
+    format!(
+        "{size} bytes, {queues}, {}, CPUs {}",
+        direction.words(),
+        distance.words()
+    )
 }
 
 fn of_frames(rates: &Rates, of: &FrameTable) -> Section {
@@ -114,7 +103,7 @@ fn of_frames(rates: &Rates, of: &FrameTable) -> Section {
             Some(text) => Span::new(text, shown.look),
             None => Span::absent(),
         });
-        table.row(cell.path.as_str(), cells);
+        table.row(cell.path(), cells);
     }
     section.table(table);
     let share = of.least_share_of_cpu().filter(|share| *share < UNDISTURBED);

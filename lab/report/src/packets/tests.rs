@@ -1,163 +1,194 @@
 use super::*;
 use crate::document::{render, Format};
-use trapline_model::packets::{Direction, PlannedTrial, Ring};
+use crate::{Document, Report};
+use trapline_model::packets::{PacketOperation, Ring};
+use trapline_model::testing::boot;
+use trapline_model::{Clock, OperationResult};
 
-fn request(paths: &[&str]) -> PacketRequest {
-    PacketRequest {
-        paths: paths.iter().map(|it| (*it).to_owned()).collect(),
-        forwarders: Vec::new(),
-        sizes: vec![60],
-        rings: vec![Ring::Split],
-        queues: vec![1],
-        directions: vec![Direction::One],
-        rate: None,
-        search: true,
-        milliseconds: 100,
-        rounds: 5,
-        cpus: [1, 0],
-        seed: 0,
-    }
+fn path(name: &str) -> EnvironmentId {
+    EnvironmentId::known_forwarder(name).unwrap()
 }
 
-fn trial(path: &str, round: u32, received: u64, round_trip_ns: f64) -> Trial {
+fn trial(received: u64, round_trip_ns: f64) -> Trial {
     Trial {
-        planned: PlannedTrial {
-            round,
-            path: path.to_owned(),
-            frames: Frames {
-                size: 60,
-                ring: Ring::Split,
-                queues: 1,
-                direction: Direction::One,
-            },
-        },
-        purpose: Purpose::Maximum,
-        offered: None,
-        outcome: TrialOutcome::Done(TrialFigures {
-            duration_ns: 100_000_000,
-            sent: received,
-            received,
-            ports_cpu_ns: 100_000_000,
-            forwarder_cpu_ns: Some(90_000_000),
-            kicks: received / 10,
-            round_trip_ns,
-            ..TrialFigures::default()
-        }),
+        duration_ns: 100_000_000,
+        sent: received,
+        received,
+        ports_cpu_ns: 100_000_000,
+        forwarder_cpu_ns: Some(90_000_000),
+        kicks: received / 10,
+        round_trip_ns,
+        ..Trial::default()
     }
 }
 
-fn text(rates: &Rates) -> String {
+/// Returns a boot with trials of frames of 60 bytes in one direction.
+fn round(name: &str, round: u32, purpose: Purpose, trials: Vec<Trial>) -> Observation {
+    let operation = PacketOperation {
+        direction: Direction::One,
+        size: 60,
+        purpose,
+    };
+    let outcome = Outcome::of_trials(operation, trials);
+    let mut boot = boot(path(name), round, []);
+    let result = OperationResult::new(Operation::Packets(operation), outcome);
+    boot.operations.push(result);
+    boot
+}
+
+fn largest(name: &str, number: u32, received: u64, round_trip_ns: f64) -> Observation {
+    let trial = trial(received, round_trip_ns);
+    round(name, number, Purpose::Maximum, vec![trial])
+}
+
+fn report(boots: &[Observation]) -> Report {
+    Report {
+        packets: Rates::new(boots, [1, 0]),
+        summary: trapline_stats::summarise(boots),
+        ..Report::default()
+    }
+}
+
+fn text(boots: &[Observation]) -> String {
+    let report = report(boots);
     let style = crate::Style {
         width: 100,
         colour: false,
         unicode: true,
     };
-    render(&rates.document("1"), Format::Text(style)).unwrap()
+    let document = Document {
+        sections: sections(&report, &report.cells(), Clock::Wall),
+        ..Document::default()
+    };
+    render(&document, Format::Text(style)).unwrap()
 }
 
 #[test]
 fn paths_are_compared_in_the_rounds_that_both_have() {
-    let request = request(&["switch", "other"]);
-    let mut trials = Vec::new();
+    let mut boots = Vec::new();
     for round in 0..5 {
         // Every round has its own speed, which cancels in the ratio.
         let speed = u64::from(round + 1) * 100_000;
-        trials.push(trial("other", round, speed, 50.0));
-        trials.push(trial("switch", round, speed * 3, 50.0));
+        boots.push(largest("veth", round, speed, 50.0));
+        boots.push(largest("switch", round, speed * 3, 50.0));
     }
-    let rates = Rates::new(&request, &trials);
-    let [table] = rates.tables.as_slice() else {
-        panic!("{rates:?}");
+    let report = report(&boots);
+    let [table] = report.packets.tables.as_slice() else {
+        panic!("{:?}", report.packets);
     };
     let ratio = table.ratio(&table.cells[1]).unwrap();
-    assert_eq!(
-        (table.cells[0].path.as_str(), ratio.estimate),
-        ("switch", 3.0)
-    );
+    assert_eq!((table.cells[0].path(), ratio.estimate), ("switch", 3.0));
     assert_eq!(table.ratio(&table.cells[0]), None);
-    let text = text(&rates);
-    let words =
-        "switch forwards 3.00 times as many frames as other: 9.00 against 3.00 Mpps; 3.00× to";
-    assert!(text.replace("\n  ", "").contains(words), "{text}");
+    let [(title, text)] = findings(&report).try_into().unwrap();
+    let expected = "switch forwards 3.00 times as many frames as veth.";
+    assert!(title.ends_with(expected), "{title}");
+    let expected = "9.00 against 3.00 Mpps; 3.00× to";
+    assert!(text.starts_with(expected), "{text}");
+}
+
+#[test]
+fn a_rate_is_the_figure_of_its_operation() {
+    let boots = (0..5).map(|round| largest("switch", round, 300_000, 50.0));
+    let cells = report(&boots.collect::<Vec<_>>()).cells();
+    let [cell] = cells.as_slice() else {
+        panic!("{cells:?}");
+    };
+    assert_eq!(cell.op.path(), "packets/rate:size=60,direction=one");
+    let figure = cell.value.figure().unwrap();
+    assert_eq!((cell.unit, figure.estimate), ("Mpps", 3.0));
 }
 
 #[test]
 fn rates_of_different_distances_are_not_compared() {
-    let request = request(&["switch", "other"]);
-    let trials = [
-        trial("switch", 0, 1_000_000, 50.0),
-        trial("other", 0, 500_000, 400.0),
+    let boots = [
+        largest("switch", 0, 1_000_000, 50.0),
+        largest("veth", 0, 500_000, 400.0),
     ];
-    let rates = Rates::new(&request, &trials);
-    assert_eq!(rates.tables.len(), 2, "{rates:?}");
-    assert!(table::findings(&rates).is_empty());
-    let distances: Vec<_> = rates.tables.iter().map(|table| table.distance).collect();
+    let report = report(&boots);
+    let tables = &report.packets.tables;
+    assert_eq!(tables.len(), 2, "{tables:?}");
+    assert!(findings(&report).is_empty());
+    let distances: Vec<_> = tables.iter().map(|table| table.frames.distance).collect();
     assert_eq!(distances, [Distance::Near, Distance::Mid]);
 }
 
 #[test]
+fn rounds_at_another_distance_are_not_in_the_figure() {
+    let boots = [
+        largest("switch", 0, 1_000_000, 50.0),
+        largest("switch", 1, 1_000_000, 50.0),
+        largest("switch", 2, 10, 400.0),
+    ];
+    let cells = report(&boots).cells();
+    let figure = cells[0].value.figure().unwrap();
+    assert_eq!((figure.boots, figure.min), (2, 10.0));
+    let lost = format!("{:?}", figure.boots_lost());
+    assert!(lost.contains("CPUs at another distance"), "{lost}");
+}
+
+#[test]
 fn numbers_of_queues_are_in_tables_of_their_own() {
-    let one = trial("switch", 0, 1_000_000, 50.0);
-    let mut four = trial("switch", 0, 900_000, 50.0);
-    four.planned.frames.queues = 4;
-    let rates = Rates::new(&request(&["switch"]), &[four, one]);
-    let titles: Vec<_> = rates
-        .tables
-        .iter()
-        .map(|it| it.frames.to_string())
-        .collect();
+    let one = largest("switch", 0, 1_000_000, 50.0);
+    let mut four = largest("switch", 0, 900_000, 50.0);
+    let queues = Queues {
+        ring: Ring::Split,
+        pairs: 4,
+    };
+    four.config = queues.config(path("switch"));
+    let report = report(&[four, one]);
+    let sections = sections(&report, &report.cells(), Clock::Wall);
+    let titles: Vec<_> = sections.iter().map(|it| it.title.text.as_str()).collect();
     assert_eq!(
         titles,
         [
-            "60 bytes, split queues, one way",
-            "60 bytes, 4 pairs of split queues, one way"
+            "60 bytes, split queues, one way, CPUs near",
+            "60 bytes, 4 pairs of split queues, one way, CPUs near"
         ]
     );
-    let text = rates.document("1");
-    let json = render(&text, Format::Json).unwrap();
-    assert!(json.contains("\"queues\": 4"), "{json}");
+    let json = serde_json::to_string(&json::cells(&report)).unwrap();
+    assert!(json.contains("\"queues\":4"), "{json}");
 }
 
 #[test]
 fn ports_without_their_cpu_are_reported() {
-    let mut slow = trial("switch", 0, 10, 50.0);
-    let one = Rates::new(&request(&["switch"]), &[slow.clone()]);
-    assert!(!text(&one).contains("other programs ran"), "{}", text(&one));
-    if let TrialOutcome::Done(figures) = &mut slow.outcome {
-        figures.ports_cpu_ns /= 4;
-    }
-    let one = Rates::new(&request(&["switch"]), &[slow]);
-    assert!(text(&one).contains("the ports had it for 25% of the time"));
+    let mut slow = trial(10, 50.0);
+    let boots = |trial| [round("switch", 0, Purpose::Maximum, vec![trial])];
+    let fast = text(&boots(slow));
+    assert!(!fast.contains("other programs ran"), "{fast}");
+    slow.ports_cpu_ns /= 4;
+    assert!(text(&boots(slow)).contains("the ports had it for 25% of the time"));
 }
 
 #[test]
 fn damaged_frames_are_a_failure_and_no_figure() {
-    let mut damaged = trial("switch", 0, 10, 50.0);
-    if let TrialOutcome::Done(figures) = &mut damaged.outcome {
-        figures.damaged = 1;
-    }
-    let rates = Rates::new(&request(&["switch"]), &[damaged]);
-    assert!(!rates.is_good() && !rates.has_figures());
-    assert!(text(&rates).contains("FAILED: 1 damaged frames"));
+    let mut damaged = trial(10, 50.0);
+    damaged.damaged = 1;
+    let report = report(&[round("switch", 0, Purpose::Maximum, vec![damaged])]);
+    assert!(report.packets.tables.is_empty());
+    let value = format!("{:?}", report.cells()[0].value);
+    assert!(value.contains("1 damaged frames"), "{value}");
 }
 
 #[test]
 fn searched_rates_are_bounds_of_their_loads() {
-    let mut trials = vec![trial("switch", 0, 1_000_000, 50.0)];
+    let mut searched = Vec::new();
     for (load, received) in [(4e6, 400_000), (5e6, 498_000), (6e6, 500_000)] {
-        for round in 0..5 {
-            let mut one = trial("switch", round, received, 50.0);
-            one.purpose = Purpose::Search;
-            one.offered = Some(load);
-            if let TrialOutcome::Done(figures) = &mut one.outcome {
-                figures.refused = (load / 10.0) as u64 - received;
-            }
-            trials.push(one);
-        }
+        let refused = (load / 10.0) as u64 - received;
+        let one = Trial {
+            offered: Some(load),
+            refused,
+            ..trial(received, 50.0)
+        };
+        searched.extend([one; 5]);
     }
-    let rates = Rates::new(&request(&["switch"]), &trials);
-    let cell = &rates.tables[0].cells[0];
+    let boots = [
+        largest("switch", 0, 1_000_000, 50.0),
+        round("switch", 0, Purpose::Search, searched),
+    ];
+    let report = report(&boots);
+    let cell = &report.packets.tables[0].cells[0];
     assert_eq!(cell.bounds(0.0).unwrap().lower, Some(4e6));
     assert_eq!(cell.bounds(0.005).unwrap().lower, Some(5e6));
     assert_eq!(cell.rate().unwrap().value, 1e7);
+    assert_eq!(report.cells().len(), 1, "a search has no figure of its own");
 }

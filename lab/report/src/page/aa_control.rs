@@ -7,8 +7,7 @@ use crate::aa_control::{digits, sentences};
 use crate::document::html::percent_of;
 use crate::printable;
 use maud::{html, Markup};
-use trapline_abi::Op;
-use trapline_model::names;
+use trapline_model::Operation;
 
 /// Bars of larger changes end here, so that small ones stay visible.
 const LONGEST: f64 = 0.2;
@@ -38,7 +37,7 @@ const HELP: [&str; 2] = [
      find it. Smaller ones need more boots. Bars end at 20%.",
 ];
 
-fn bars(smallest: &[(Op, f64)]) -> Markup {
+fn bars(smallest: &[(Operation, f64)]) -> Markup {
     let largest = smallest
         .last()
         .map_or(0.0, |(_, share)| *share)
@@ -47,7 +46,7 @@ fn bars(smallest: &[(Op, f64)]) -> Markup {
         div.bandwidth.smallest { dl.t1 {
             @for (op, share) in smallest {
                 div {
-                    dt { (names::path(*op)) }
+                    dt { (op.path()) }
                     dd {
                         span.bar { i style={ "width:" (percent_of(*share, largest)) "%" } {} }
                         b { (digits(*share)) }

@@ -6,7 +6,6 @@ use super::{heading, Section};
 use crate::agreement::{pairs, probability, range, Correlations, Pair, EXPLANATION, LIMITS, TITLE};
 use crate::document::{html as document, Look, Span, Table, ABSENT};
 use maud::html;
-use trapline_model::names;
 use trapline_stats::agreement::Agreement;
 
 /// `None` if no stack was measured on two clocks.
@@ -55,7 +54,7 @@ fn push_rows(name: &str, pair: &Pair, correlations: &Correlations, table: &mut T
         ]
     };
     let farthest = pair.farthest().map_or(String::new(), |(op, (a, b))| {
-        format!("{}, {a} and {b}", names::path(op))
+        format!("{}, {a} and {b}", op.path())
     });
     let count = pair.operations.len();
     table.row(name, cells(count, &correlations.all, farthest));

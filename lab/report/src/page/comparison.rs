@@ -12,14 +12,14 @@ use crate::notes::Notes;
 use crate::printable;
 use crate::table::{self, Shown};
 use maud::{html, Markup};
-use trapline_abi::{Op, Workload};
-use trapline_model::Clock;
+use trapline_abi::Workload;
+use trapline_model::{Clock, Operation};
 use trapline_stats::{Cell, Figure, Value};
 
 /// The section of `clock`, if it has any figure of time.
 pub fn section(context: &Context<'_>, clock: Clock) -> Option<Section> {
     let shown = context.shown(clock)?;
-    let operations: Vec<Op> = shown
+    let operations: Vec<Operation> = shown
         .operations
         .iter()
         .copied()
@@ -62,7 +62,7 @@ struct Table<'a> {
     id: &'static str,
     context: &'a Context<'a>,
     shown: Shown<'a>,
-    operations: Vec<Op>,
+    operations: Vec<Operation>,
     /// True if each operation has a section of details.
     details: bool,
 }
@@ -89,7 +89,7 @@ impl Table<'_> {
     }
 
     fn workloads(&self) -> Vec<Workload> {
-        let has = |workload: &Workload| self.operations.iter().any(|op| op.workload() == *workload);
+        let has = |workload: &Workload| self.operations.iter().any(|op| op.is_of(*workload));
         Workload::ALL.into_iter().filter(has).collect()
     }
 
@@ -123,7 +123,7 @@ impl Table<'_> {
                 tbody data-workload=(workload.name()) {
                     tr.group { th scope="rowgroup" colspan=(self.shown.configs.len() * 2 + 1) {
                         (workload.name()) " " span { (workload.question()) } } }
-                    @for op in self.operations.iter().filter(|op| op.workload() == workload) {
+                    @for op in self.operations.iter().filter(|op| op.is_of(workload)) {
                         (self.row(*op, notes))
                     }
                 }
@@ -131,11 +131,11 @@ impl Table<'_> {
         }
     }
 
-    fn row(&self, op: Op, notes: &mut Notes) -> Markup {
+    fn row(&self, op: Operation, notes: &mut Notes) -> Markup {
         let largest = self.largest(op);
         html! {
             tr {
-                th.name scope="row" { span.of { (op.workload().name()) "/" }
+                th.name scope="row" { span.of { (op.workload_name()) "/" }
                     @match &self.details {
                         true => a.op href={ "#" (detail::address(op)) }
                             title=(op.description()) { (op.name()) },
@@ -151,7 +151,7 @@ impl Table<'_> {
 
     /// The upper end of the bars of a line, which an interval does not move far; 0 where
     /// there is nothing to compare.
-    fn largest(&self, op: Op) -> f64 {
+    fn largest(&self, op: Operation) -> f64 {
         let rows = self.shown.configs.iter();
         let figures = rows.filter_map(|row| self.shown.cell(row, op)?.value.figure());
         let ends = figures.map(|figure| {

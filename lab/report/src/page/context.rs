@@ -4,8 +4,8 @@ use super::Run;
 use crate::table::Shown;
 use crate::Report;
 use crate::{findings, host_noise};
-use trapline_abi::{Op, Unit};
-use trapline_model::{Clock, Config, Observation};
+use trapline_abi::Unit;
+use trapline_model::{Clock, Config, Observation, Operation};
 use trapline_stats::{Cell, Figure};
 
 /// A run with its cells, skips included.
@@ -43,12 +43,12 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the figure of `op` in `config`, if it is above the resolution.
-    pub fn figure(&self, config: &Config, op: Op) -> Option<&Figure> {
+    pub fn figure(&self, config: &Config, op: impl Into<Operation>) -> Option<&Figure> {
         findings::figure(&self.cells, config, op)
     }
 }
 
 /// Returns true if figures of `op` are times, of which less is better.
-pub fn is_time(op: Op) -> bool {
+pub fn is_time(op: Operation) -> bool {
     op.unit() == Unit::Time
 }

@@ -9,8 +9,7 @@ use super::{heading, Section};
 use crate::document::{html as document, Span, Table, ABSENT};
 use crate::figures;
 use maud::{html, Markup};
-use trapline_abi::Op;
-use trapline_model::{names, Clock};
+use trapline_model::{Clock, Operation};
 use trapline_stats::modes::{modes, Mode};
 use trapline_stats::Sorted;
 use trapline_stats::{verdict, Cell, Figure};
@@ -52,11 +51,11 @@ const HELP: [&str; 3] = [
 ];
 
 /// Returns the id of the details of an operation.
-pub fn address(op: Op) -> String {
-    format!("on-{}-{}", op.workload().name(), op.name())
+pub fn address(op: Operation) -> String {
+    format!("on-{}-{}", op.workload_name(), op.name())
 }
 
-fn operation(context: &Context<'_>, op: Op, grain: Detail) -> Markup {
+fn operation(context: &Context<'_>, op: Operation, grain: Detail) -> Markup {
     let cells = context.cells.iter();
     let here = cells.filter(|cell| cell.clock == Clock::Wall && cell.op == op);
     let rows = here.filter_map(|cell| Some((cell, cell.value.figure()?)));
@@ -64,12 +63,12 @@ fn operation(context: &Context<'_>, op: Op, grain: Detail) -> Markup {
     let clouds = clouds(context, &rows, grain);
     html! {
         details #(address(op)) {
-            summary { span.of { (op.workload().name()) "/" } b { (op.name()) }
+            summary { span.of { (op.workload_name()) "/" } b { (op.name()) }
                 span.what { (op.description()) } }
             @for group in groups(&clouds) {
                 div.clouds { @for cloud in &group { (cloud.drawn(context, common_ends(&group))) } }
             }
-            (document::scrollable(&format!("{} in numbers", names::path(op)), &document::table(&numbers(context, &rows))))
+            (document::scrollable(&format!("{} in numbers", op.path()), &document::table(&numbers(context, &rows))))
         }
     }
 }

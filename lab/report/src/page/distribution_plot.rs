@@ -6,8 +6,8 @@ use super::axis::{px, Axis};
 use crate::figures;
 use maud::{html, Markup};
 use std::fmt::Write;
-use trapline_abi::{Op, Unit};
-use trapline_model::Clock;
+use trapline_abi::Unit;
+use trapline_model::{Clock, Operation};
 use trapline_stats::value::unit;
 use trapline_stats::Figure;
 use trapline_stats::Sorted;
@@ -62,7 +62,7 @@ impl Detail {
 
 /// A figure with its values by boot.
 pub struct DistributionPlot<'a> {
-    pub op: Op,
+    pub op: Operation,
     pub figure: &'a Figure,
     pub boots: &'a [Sorted],
     pub all: &'a Sorted,
@@ -326,11 +326,12 @@ fn ecdf_grid() -> String {
 mod tests {
     use super::*;
     use crate::fixture::figure_between;
+    use trapline_abi::Op;
 
     fn drawn(values: &[f64]) -> String {
         let boots = [Sorted::new(values.to_vec()).unwrap()];
         let plot = DistributionPlot {
-            op: Op::PortOut,
+            op: Op::PortOut.into(),
             figure: &figure_between(values[0] * 0.9, values[0], values[0] * 1.1),
             boots: &boots,
             all: &boots[0],
@@ -362,7 +363,7 @@ mod tests {
         let boots = [1000.0, 1050.0].map(|offset| [Sorted::new(values(offset)).unwrap()]);
         let figures = [1050.0, 1100.0].map(|value| figure_between(value - 9.0, value, value + 9.0));
         let plots = [0, 1].map(|side| DistributionPlot {
-            op: Op::PortOut,
+            op: Op::PortOut.into(),
             figure: &figures[side],
             boots: &boots[side],
             all: &boots[side][0],

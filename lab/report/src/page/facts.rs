@@ -25,34 +25,6 @@ pub fn section(context: &Context<'_>) -> Section {
     )
 }
 
-/// Returns the facts of a run of kernel builds.
-pub fn of_builds(context: &Context<'_>, facts: &BTreeMap<String, String>) -> Section {
-    of_facts(
-        context,
-        html! { details { summary { "The builds" } (list(facts)) } },
-    )
-}
-
-/// Returns the facts of a run without facts of its own.
-pub fn of_run(context: &Context<'_>) -> Section {
-    of_facts(context, html! {})
-}
-
-fn of_facts(context: &Context<'_>, further: Markup) -> Section {
-    Section::new(
-        "facts",
-        "Facts",
-        html! {
-            (heading("Facts and data", help("Facts", &HELP)))
-            (run(context))
-            div.facts {
-                details open { summary { "This host" } (list(&context.report.facts)) }
-                (further)
-            }
-        },
-    )
-}
-
 const HELP: [&str; 2] = [
     "Facts are stored with the samples of each boot; those of its first boot are shown.",
     "The data is what `trapline show --format json` prints of this run. Raw samples are in the store.",

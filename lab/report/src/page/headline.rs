@@ -32,16 +32,6 @@ pub fn section(context: &Context<'_>) -> Section {
     )
 }
 
-/// Returns a headline of one sentence.
-pub fn of_words(context: &Context<'_>, words: &str) -> Section {
-    let body = html! {
-        p.place { (place(context)) }
-        (machine(context))
-        h1 { (words) }
-    };
-    Section::new("headline", TITLE, body)
-}
-
 fn texts() -> [String; 3] {
     [
         "These sentences are made from the figures: hypervisors against each other, at an exit and at \

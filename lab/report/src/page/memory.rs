@@ -63,7 +63,7 @@ struct Point<'a> {
 fn point(cell: &Cell) -> Option<Point<'_>> {
     Some(Point {
         config: &cell.config,
-        sweep: Sweep::of(cell.op).filter(|_| cell.clock == Clock::Wall)?,
+        sweep: Sweep::of(cell.op.guest()?).filter(|_| cell.clock == Clock::Wall)?,
         time: cell.value.figure()?.estimate,
     })
 }

@@ -9,7 +9,6 @@ mod aa_control;
 mod agreement;
 mod axis;
 mod boot;
-mod builds;
 mod changes;
 mod comparison;
 mod context;
@@ -42,7 +41,6 @@ pub use profile::{BadProfile, Profile};
 pub use trend::page as trend;
 
 use crate::document::{self, Document};
-use crate::family::Family;
 use crate::figures::clock_title;
 use crate::{json, Report};
 use context::Context;
@@ -59,8 +57,6 @@ pub struct Source<'a> {
     pub observations: &'a [Observation],
     /// Instruction profiles, which are not in the store.
     pub profiles: &'a [Profile],
-    /// What it has measured, if it is builds of kernels or packets: it has nothing else then.
-    pub family: Option<&'a Family>,
     /// The run.
     pub run: &'a Run,
 }
@@ -76,33 +72,17 @@ pub struct Run {
     pub boots: u64,
     /// True if the run was complete when the page was made.
     pub is_complete: bool,
-    /// The request, as arguments of a command line.
+    /// The command that repeats it.
     pub request: String,
 }
 
 /// Renders the page, a complete HTML document.
 pub fn page(source: &Source<'_>) -> String {
     let context = &Context::new(source.run, source.report, source.observations);
-    let (sections, object) = match source.family {
-        Some(family) => (
-            of_family(context, family),
-            family.document(&source.report.version).object,
-        ),
-        None => (
-            sections(context, source.profiles),
-            json::object(context.report, &context.cells),
-        ),
-    };
+    let sections = sections(context, source.profiles);
+    let object = json::object(context.report, &context.cells);
     let data = document::json::render(&object, false);
     shell::document(&Head::of(context), &sections, &data).into_string()
-}
-
-/// Returns the sections of a run of builds or packets.
-fn of_family(context: &Context<'_>, family: &Family) -> Vec<Section> {
-    match family {
-        Family::Builds(matrix) => builds::sections(context, matrix),
-        Family::Packets(rates) => packets::sections(context, rates),
-    }
 }
 
 /// A section of the page.
@@ -139,6 +119,8 @@ fn sections(context: &Context<'_>, profiles: &[Profile]) -> Vec<Section> {
     all.extend(tables::ratios(context));
     all.extend(agreement::section(context));
     all.extend(tables::memory_and_disks(context));
+    all.extend(tables::kernel_builds(context));
+    all.extend(packets::section(context));
     all.extend(aa_control::section(context));
     all.extend(flame::section(profiles));
     all.extend(remarks::section(context));

@@ -4,8 +4,8 @@ use super::axis::{polyline, px, Axis};
 use crate::figures;
 use maud::{html, Markup};
 use std::fmt::Write;
-use trapline_abi::{Op, Unit};
-use trapline_model::{names, Clock};
+use trapline_abi::Unit;
+use trapline_model::{Clock, Operation};
 use trapline_stats::value;
 
 const WIDTH: f64 = 520.0;
@@ -28,7 +28,7 @@ pub struct Frame {
     /// Names of the places.
     pub names: Vec<String>,
     /// The operation.
-    pub op: Op,
+    pub op: Operation,
     /// Its clock.
     pub clock: Clock,
     /// The lowest and the highest value, with some room.
@@ -63,7 +63,7 @@ impl Frame {
         }
         html! {
             figure.cloud {
-                figcaption { b { (names::path(self.op)) } }
+                figcaption { b { (self.op.path()) } }
                 svg viewBox={ "0 0 " (WIDTH) " " (px(self.height())) } role="img" aria-label=(self.words(lines.len())) {
                     (self.axes())
                     @for line in lines { (self.line(line)) }
@@ -110,7 +110,7 @@ impl Frame {
     }
 
     fn words(&self, lines: usize) -> String {
-        let (op, places) = (names::path(self.op), self.names.len());
+        let (op, places) = (self.op.path(), self.names.len());
         format!("{op}: {lines} series over {places} of {}", self.title)
     }
 

@@ -10,7 +10,7 @@ use crate::compare::{self, CompareReport};
 use crate::document::{html as document, json, Cell, Document, Section as Part, Span, Table};
 use crate::{figures, printable};
 use maud::{html, Markup};
-use trapline_model::{names, Clock, Observation};
+use trapline_model::{Clock, Observation};
 use trapline_stats::compare::Row;
 use trapline_stats::{verdict, Figure, Sorted};
 
@@ -147,7 +147,7 @@ fn plot(
     let verdict = verdict.map(|it| format!(": {}", compare::verdict(row.op, it)));
     Some(html! {
         figure.cloud {
-            figcaption { b { (names::path(row.op)) } (verdict.unwrap_or_default()) }
+            figcaption { b { (row.op.path()) } (verdict.unwrap_or_default()) }
             (overlaid(&[plot(0), plot(1)], [&names[0], &names[1]], TONES))
             (legend([&format!("A: {}, {}", names[0], values[0]), &format!("B: {}, {}", names[1], values[1])]))
         }

@@ -1,35 +1,27 @@
-//! The page of rates of packets: what differs most in words, the rate by size, the latency by load, and all tables.
+//! Rates of packets: the rate by size, the latency by load, and all tables.
 
 use super::context::Context;
 use super::help::help;
 use super::log_plot::{drawn, Line};
-use super::{facts, heading, headline, Section};
+use super::{heading, Section};
 use crate::document::html as document;
-use crate::packets::{table, FrameTable, Rates};
+use crate::packets::{self, FrameTable, Rates};
 use maud::{html, Markup};
 use std::collections::BTreeMap;
-use trapline_model::packets::{Direction, Distance, Ring, Trial};
+use trapline_model::packets::{Direction, Distance, Purpose, Queues, Trial};
+use trapline_model::Clock;
 
-/// All sections of the page.
-pub fn sections(context: &Context<'_>, rates: &Rates) -> Vec<Section> {
-    let first = table::findings(rates).into_iter().next();
-    let words = first.unwrap_or_else(|| {
-        if rates.has_figures() {
-            "Frames were forwarded, by nothing that could be compared.".to_owned()
-        } else {
-            "No frame was forwarded in this run; below it is said why.".to_owned()
-        }
-    });
+/// Returns the section of the page, if there are packets.
+pub fn section(context: &Context<'_>) -> Option<Section> {
+    let rates = &context.report.packets;
     let body = html! {
         (heading("Packets", help("Packets", &HELP)))
         div.trends { (by_size(rates)) (by_load(rates)) }
-        @for section in &table::sections(rates) { (document::section(section)) }
+        @for section in &packets::sections(context.report, &context.cells, Clock::Wall) {
+            (document::section(section))
+        }
     };
-    vec![
-        headline::of_words(context, &words),
-        Section::new("packets", "Packets", body),
-        facts::of_run(context),
-    ]
+    (!rates.tables.is_empty()).then(|| Section::new("packets", "Packets", body))
 }
 
 const HELP: [&str; 3] = [
@@ -41,13 +33,13 @@ const HELP: [&str; 3] = [
 ];
 
 /// Properties that the lines of a plot share: direction, format and number of queues, and distance.
-type Kind = (Direction, Ring, u32, Distance);
+type Kind = (Direction, Queues, Distance);
 
 fn kinds(rates: &Rates) -> BTreeMap<Kind, Vec<&FrameTable>> {
     let mut kinds: BTreeMap<Kind, Vec<&FrameTable>> = BTreeMap::new();
     for table in &rates.tables {
         let frames = table.frames;
-        let kind = (frames.direction, frames.ring, frames.queues, table.distance);
+        let kind = (frames.direction, frames.queues, frames.distance);
         kinds.entry(kind).or_default().push(table);
     }
     kinds
@@ -74,12 +66,12 @@ fn lines(
     let mut lines: Vec<Line> = Vec::new();
     for table in tables {
         for cell in &table.cells {
-            let points = points(table, &cell.path);
-            match lines.iter_mut().find(|line| line.name == cell.path) {
+            let points = points(table, cell.path());
+            match lines.iter_mut().find(|line| line.name == cell.path()) {
                 Some(line) => line.points.extend(points),
                 None => lines.push(Line {
-                    name: cell.path.clone(),
-                    tone: tone(&cell.path),
+                    name: cell.path().to_owned(),
+                    tone: tone(cell.path()),
                     points,
                 }),
             }
@@ -94,7 +86,7 @@ fn by_size(rates: &Rates) -> Markup {
     let plots = kinds(rates).into_values().filter(|it| it.len() > 1);
     html! { @for tables in plots {
         (drawn(&lines(&tables, |table, path| {
-            let cell = table.cells.iter().find(|cell| cell.path == path);
+            let cell = table.cells.iter().find(|cell| cell.path() == path);
             let rate = cell.and_then(|cell| cell.rate());
             rate.map(|rate| (table.frames.size.into(), rate.value / 1e6)).into_iter().collect()
         }), &format!("rate by size, {}", named(tables[0])), ["bytes of a frame", "million frames a second"]))
@@ -105,24 +97,20 @@ fn by_size(rates: &Rates) -> Markup {
 fn by_load(rates: &Rates) -> Markup {
     html! { @for table in &rates.tables {
         (drawn(&lines(&[table], |table, path| {
-            let cells = table.cells.iter().filter(|cell| cell.path == path);
+            let cells = table.cells.iter().filter(|cell| cell.path() == path);
             let mut points: Vec<(f64, f64)> = cells.flat_map(|cell| &cell.trials).filter_map(loaded).collect();
             points.sort_by(|one, other| one.0.total_cmp(&other.0));
             points
-        }), &format!("median latency by load, {}", table.frames), ["million frames a second", "microseconds"]))
+        }), &format!("median latency by load, {} bytes, {}", table.frames.size, named(table)), ["million frames a second", "microseconds"]))
     } }
 }
 
-fn loaded(trial: &Trial) -> Option<(f64, f64)> {
-    let latency = trial.figures()?.latency.as_ref()?;
+fn loaded((_, _, trial): &(u32, Purpose, Trial)) -> Option<(f64, f64)> {
+    let latency = trial.latency.as_ref()?;
     Some((trial.offered? / 1e6, latency.p50.max(1) as f64 / 1e3))
 }
 
-fn named(
-    FrameTable {
-        frames, distance, ..
-    }: &FrameTable,
-) -> String {
-    let (direction, distance) = (frames.direction.name(), distance.name());
-    format!("{direction} way, {}, {distance}", frames.queues())
+fn named(FrameTable { frames, .. }: &FrameTable) -> String {
+    let (direction, distance) = (frames.direction.name(), frames.distance.name());
+    format!("{direction} way, {}, {distance}", frames.queues)
 }

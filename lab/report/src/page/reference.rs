@@ -10,8 +10,7 @@ use crate::document::{html as document, Cell, Look, Span, Table};
 use crate::figures;
 use crate::references::{cards, Card, Value};
 use maud::{html, Markup};
-use trapline_abi::Op;
-use trapline_model::EnvironmentId;
+use trapline_model::{EnvironmentId, Operation};
 use trapline_stats::Figure;
 
 /// Returns `None` if no measured operation has been published.
@@ -46,7 +45,7 @@ fn here<'a>(
     let config = context.report.first(row)?;
     Some((
         row,
-        context.figure(config, Op::from_path(&card.operation)?)?,
+        context.figure(config, Operation::from_path(&card.operation)?)?,
     ))
 }
 
@@ -91,7 +90,7 @@ fn table(context: &Context<'_>, card: &Card) -> Table {
 }
 
 fn own_figure(card: &Card, row: EnvironmentId, figure: &Figure) -> Cell {
-    let Some(op) = Op::from_path(&card.operation) else {
+    let Some(op) = Operation::from_path(&card.operation) else {
         return Cell::default();
     };
     let value = figures::value(figure.estimate, op, row.clock());

@@ -8,8 +8,7 @@ use super::{clock_title, heading, labels, Section};
 use crate::series::Series;
 use maud::{html, Markup};
 use std::collections::BTreeMap;
-use trapline_abi::Op;
-use trapline_model::Clock;
+use trapline_model::{Clock, Operation};
 
 /// Returns `None` if no environment has a series of settings.
 pub fn section(context: &Context<'_>) -> Option<Section> {
@@ -39,7 +38,7 @@ const HELP: [&str; 2] = [
 
 fn plots(context: &Context<'_>, clock: Clock) -> Vec<Markup> {
     let series = Series::of_clock(context.report, &context.cells, clock);
-    let mut lines: BTreeMap<(&[String], Op), Vec<Line>> = BTreeMap::new();
+    let mut lines: BTreeMap<(&[String], Operation), Vec<Line>> = BTreeMap::new();
     let mut titles = BTreeMap::new();
     for series in &series {
         titles.insert(&series.names[..], series.title);
@@ -68,8 +67,8 @@ fn plots(context: &Context<'_>, clock: Clock) -> Vec<Markup> {
 }
 
 /// Returns the figures of a series by operation, with the places of their configurations.
-fn points(context: &Context<'_>, series: &Series<'_>) -> BTreeMap<Op, Vec<(usize, f64)>> {
-    let mut points: BTreeMap<Op, Vec<(usize, f64)>> = BTreeMap::new();
+fn points(context: &Context<'_>, series: &Series<'_>) -> BTreeMap<Operation, Vec<(usize, f64)>> {
+    let mut points: BTreeMap<Operation, Vec<(usize, f64)>> = BTreeMap::new();
     for (place, config) in series.configs.iter().enumerate() {
         for cell in context.cells.iter().filter(|cell| cell.config == **config) {
             if let Some(figure) = cell.value.figure() {

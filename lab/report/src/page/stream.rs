@@ -9,7 +9,7 @@ use crate::figures;
 use crate::notes;
 use crate::printable;
 use maud::{html, Markup};
-use trapline_abi::Op;
+use trapline_abi::{Op, Workload};
 use trapline_model::Clock;
 use trapline_stats::{value, Cell, Figure};
 
@@ -38,7 +38,7 @@ const HELP: [&str; 2] = [
 
 fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
     let cells = context.cells.iter();
-    let cells = cells.filter(|cell| cell.clock == clock && !is_time(cell.op));
+    let cells = cells.filter(|cell| cell.clock == clock && cell.op.is_of(Workload::Stream));
     let measured = cells.filter_map(|cell| Some((cell, cell.value.figure()?)));
     let measured: Vec<(&Cell, &Figure)> = measured.collect();
     let ends = measured.iter().map(|(_, figure)| {
@@ -50,7 +50,7 @@ fn of_clock(context: &Context<'_>, clock: Clock) -> Markup {
         @if !measured.is_empty() {
             h3 { (clock_title(clock)) ", " (value::unit(Op::Copy, clock)) }
             div.bandwidth {
-                @for op in Op::ALL.into_iter().filter(|op| !is_time(*op)) {
+                @for op in Workload::Stream.operations() {
                     div { h4 { (op.name()) } dl {
                         @for (cell, figure) in measured.iter().filter(|(cell, _)| cell.op == op) {
                             (line(context, cell, figure, longest))

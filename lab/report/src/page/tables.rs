@@ -1,10 +1,10 @@
-//! Sections of the report that the page renders as tables: ratios, memory and disks.
+//! Sections of the report that the page renders as tables: ratios, kernel builds, memory and disks.
 
 use super::context::Context;
 use super::help::help;
 use super::{heading, Section};
 use crate::document::html;
-use crate::{block, populate, ratios};
+use crate::{block, kernel_build, populate, ratios};
 use maud::html;
 use trapline_model::Clock;
 
@@ -23,6 +23,32 @@ pub fn ratios(context: &Context<'_>) -> Option<Section> {
 const RATIOS: [&str; 1] = [
     "A ratio to the bare row of its own clock has no clock, so that ratios of both exact clocks, \
      which are machines of two vendors, may stand in one table.",
+];
+
+/// Returns the tables of kernel builds, if there were any.
+pub fn kernel_builds(context: &Context<'_>) -> Option<Section> {
+    let clocks = Clock::ALL.into_iter();
+    let of_clock = |clock| kernel_build::sections(context.report, &context.cells, clock);
+    let sections: Vec<_> = clocks.flat_map(of_clock).collect();
+    let title = "Kernel builds";
+    (!sections.is_empty()).then(|| {
+        let body = html! {
+            (heading(title, help(title, &BUILDS)))
+            @for section in &sections { (html::section(section)) }
+        };
+        Section::new("builds", title, body)
+    })
+}
+
+const BUILDS: [&str; 4] = [
+    "The distribution's compiler builds the distribution's kernel from memory to memory, with as many \
+     jobs as there are virtual CPUs. The figure is the median of all builds of a cell.",
+    "The share above 1(d) is what more CPUs, or sharing one with the VMM, bring in the same environment; \
+     the share above the bare row is what virtualization costs on the same CPUs. + is slower.",
+    "A percentage is the median of the ratios of the rounds, each of which builds every cell once. Below it \
+     is the interval of that median between two of these ratios; the name of the row has its level: 75% \
+     with three rounds, at least 95% with six or more. One build has no interval.",
+    "All builds have made the same object files: a build that did not has failed and is no figure.",
 ];
 
 /// Returns the tables of memory and disks, if anything was measured.

@@ -9,13 +9,12 @@ use crate::document::{json, Document};
 use crate::figures::clock_title;
 use maud::{html, Markup};
 use std::collections::{BTreeMap, BTreeSet};
-use trapline_abi::Op;
-use trapline_model::Clock;
+use trapline_model::{Clock, Operation};
 use trapline_stats::history::{Screened, Screening};
 
 /// Renders the page; `document` has the shifts in words.
 pub fn page(screening: &Screening, document: &Document) -> String {
-    let mut plots: BTreeMap<(Clock, Op), Vec<&Screened>> = BTreeMap::new();
+    let mut plots: BTreeMap<(Clock, Operation), Vec<&Screened>> = BTreeMap::new();
     for one in &screening.series {
         let key = (one.series.clock(), one.series.op);
         plots.entry(key).or_default().push(one);
@@ -44,7 +43,7 @@ pub fn page(screening: &Screening, document: &Document) -> String {
     shell::document(&head, &sections, &data).into_string()
 }
 
-fn of_clock(clock: Clock, plots: &[(Op, &[&Screened])]) -> Section {
+fn of_clock(clock: Clock, plots: &[(Operation, &[&Screened])]) -> Section {
     let title = clock_title(clock);
     Section {
         id: clock.name().to_owned(),
@@ -57,7 +56,7 @@ fn of_clock(clock: Clock, plots: &[(Op, &[&Screened])]) -> Section {
     }
 }
 
-fn plot(op: Op, all: &[&Screened]) -> Markup {
+fn plot(op: Operation, all: &[&Screened]) -> Markup {
     let entries = || all.iter().flat_map(|one| &one.series.entries);
     let runs: BTreeSet<i64> = entries().map(|entry| entry.moment.run).collect();
     let runs: Vec<i64> = runs.into_iter().collect();

@@ -3,7 +3,7 @@
 
 use trapline_abi::{CpuState, Interrupt, Op};
 use trapline_model::irq::{self, Settings, Timers};
-use trapline_model::{EnvironmentId, Observation, Operation, Outcome};
+use trapline_model::{EnvironmentId, Observation, OperationResult, Outcome};
 use trapline_report::Report;
 use trapline_stats::irq::summarise;
 
@@ -33,7 +33,7 @@ fn interrupt(sequence: u64, raised: bool) -> Interrupt {
     }
 }
 
-fn operation(op: Op, missing: &[u64]) -> Operation {
+fn operation(op: Op, missing: &[u64]) -> OperationResult {
     let value = (0..u64::from(EXPIRIES)).filter(|number| !missing.contains(number));
     let interrupts = value.map(|number| interrupt(number, op == Op::HostTimer));
     let outcome = Outcome::Measured {
@@ -41,16 +41,21 @@ fn operation(op: Op, missing: &[u64]) -> Operation {
         loop_cost: 0,
         samples: vec![],
         interrupts: interrupts.collect(),
+        trials: Vec::new(),
         check: 1,
         exits: Some(9_000),
         host_cpu_ns: Some(60_000_000),
         idle: None,
         elapsed: None,
     };
-    Operation { op, outcome }
+    OperationResult::new(op, outcome)
 }
 
-fn boot(environment: EnvironmentId, replicate: u32, operations: Vec<Operation>) -> Observation {
+fn boot(
+    environment: EnvironmentId,
+    replicate: u32,
+    operations: Vec<OperationResult>,
+) -> Observation {
     let asked = Timers {
         expiries: EXPIRIES,
         period: 10_000_000,
@@ -74,10 +79,8 @@ pub fn report(require: &str) -> Report {
         let own = operation(Op::OwnTimer, &[3, 2_999]);
         vec![own, operation(Op::HostTimer, &[])]
     };
-    let skipped = Operation {
-        op: Op::OwnTimer,
-        outcome: Outcome::Skipped("ring 3 cannot halt".into()),
-    };
+    let skipped = Outcome::Skipped("ring 3 cannot halt".into());
+    let skipped = OperationResult::new(Op::OwnTimer, skipped);
     let observations = [
         boot(EnvironmentId::HOST, 0, both()),
         boot(EnvironmentId::KVM, 0, both()),

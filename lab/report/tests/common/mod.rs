@@ -14,7 +14,7 @@ fn cell(environment: EnvironmentId, op: Op, value: Value) -> Cell {
     let clock = environment.clock();
     Cell {
         config: environment.into(),
-        op,
+        op: op.into(),
         clock,
         unit: unit(op, clock),
         value,
@@ -365,6 +365,9 @@ pub fn report() -> Report {
         co_tenants: vec![],
         irq: Default::default(),
         requests: Vec::new(),
+        builds: Default::default(),
+        packets: Default::default(),
+        long: Vec::new(),
         seed: Some(7),
         version: "0.1.0".into(),
         facts: BTreeMap::from([

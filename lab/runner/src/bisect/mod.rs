@@ -18,7 +18,7 @@ use trapline_abi::OpSet;
 use trapline_environments::Part;
 use trapline_gate::search::{Next, Search, Trial};
 use trapline_gate::{compare, Baseline, Comparison, Row, Tolerances, Verdict};
-use trapline_model::{Config, EXACT_BOOTS};
+use trapline_model::{Aim, Config, EXACT_BOOTS};
 use trapline_stats::Summary;
 use trapline_store::Store;
 
@@ -100,7 +100,7 @@ impl Bench<'_> {
         };
         match exact::measure(
             &mut self.store,
-            "",
+            Aim::Report,
             &self.configs,
             self.operations,
             None,

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, Stage, Workload};
 use trapline_environments::last_stage;
-use trapline_model::{names, Launch, Observation, Operation, Outcome};
+use trapline_model::{names, Launch, Observation, Outcome};
 use trapline_profile::stages::{self, group_by_launch, StageError, StagedLaunch};
 use trapline_profile::{AddressLayout, Profile, Symbols, Window};
 
@@ -20,12 +20,15 @@ pub fn profiles(
     windows: &[Window],
     names: Names<'_>,
 ) -> Result<BTreeMap<Op, Profile>, Failure> {
-    let of_boot = |o: &&Operation| o.op.workload() == Workload::Boot;
     let mut profiles = BTreeMap::new();
-    for operation in run.operations.iter().filter(of_boot) {
-        if let Outcome::Measured { samples, .. } = &operation.outcome {
-            let profile = profile(operation.op, samples.len(), run, windows, names)?;
-            profiles.insert(operation.op, profile);
+    for operation in &run.operations {
+        let op = operation
+            .op
+            .guest()
+            .filter(|op| op.workload() == Workload::Boot);
+        if let (Some(op), Outcome::Measured { samples, .. }) = (op, &operation.outcome) {
+            let profile = profile(op, samples.len(), run, windows, names)?;
+            profiles.insert(op, profile);
         }
     }
     Ok(profiles)

@@ -79,7 +79,7 @@ impl Profiler<'_> {
         let (inventory, interrupt) = (self.context.inventory, self.context.interrupt);
         for config in configs {
             if let Some(unavailable) = inventory.unavailable_config(config) {
-                return Err(Failure::from(unavailable).about(&config.to_string()));
+                return Err(Failure::from(&unavailable).about(&config.to_string()));
             }
         }
         let counters = Counters::find(inventory, configs, self.stacks)?;
@@ -138,7 +138,7 @@ impl Profiler<'_> {
                 |run: &&Observation| counters.take(&config, run.replicate).map(windows::split);
             let windows = runs.iter().map(windows).collect::<Result<Vec<_>, _>>()?;
             let measured = runs.iter().flat_map(|run| &run.operations);
-            let operations = measured.map(|it| it.op).collect();
+            let operations = measured.filter_map(|it| it.op.guest()).collect();
             let executed = executed(&config, &windows);
             let named = |fetched: &Components| {
                 let context = &self.context;

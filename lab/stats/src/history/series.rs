@@ -4,12 +4,12 @@ use crate::exact::require_agreement;
 use crate::sorted::Sorted;
 use crate::value::Work;
 use crate::verdict::boot_values;
-use crate::{outcomes, Value};
+use crate::{operations_of, outcomes, Value};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use trapline_abi::{Op, Workload};
+use trapline_abi::Workload;
 use trapline_model::observed::HOST_NOISE;
-use trapline_model::{Clock, Config, Observation};
+use trapline_model::{Clock, Config, Observation, Operation};
 
 /// Facts of a host or an environment, by name.
 pub(super) type Facts = BTreeMap<String, String>;
@@ -36,13 +36,16 @@ pub struct SeriesSettings {
     pub irq: String,
     /// Further settings of workload block.
     pub block: String,
+    /// Further settings of packets.
+    pub packets: String,
 }
 
 impl SeriesSettings {
-    fn of(&self, op: Op) -> String {
-        let further = match op.workload() {
-            Workload::Irq => self.irq.as_str(),
-            Workload::Block => self.block.as_str(),
+    fn of(&self, op: impl Into<Operation>) -> String {
+        let further = match op.into() {
+            Operation::Packets(_) => self.packets.as_str(),
+            op if op.is_of(Workload::Irq) => self.irq.as_str(),
+            op if op.is_of(Workload::Block) => self.block.as_str(),
             _ => "",
         };
         let mut all = vec![self.general.as_str(), further];
@@ -68,7 +71,7 @@ pub struct Series {
     /// The configuration.
     pub config: Config,
     /// The operation.
-    pub op: Op,
+    pub op: Operation,
     /// The settings of its runs: preset, and others than the default.
     pub settings: String,
     /// The size of its work.
@@ -85,7 +88,7 @@ impl Series {
 }
 
 /// The key of a series: figures under equal keys are comparable.
-type Key = (Config, Op, String, Work);
+type Key = (Config, Operation, String, Work);
 
 /// Collects the series of a store, run by run.
 #[derive(Clone, Debug, Default)]
@@ -111,7 +114,7 @@ impl SeriesBuilder {
         }
         for (config, boots) in boots {
             let facts = Rc::new(merged(facts, boots[0]));
-            for op in Op::ALL {
+            for op in operations_of(boots.iter().copied()) {
                 let clock = config.environment.clock();
                 let Some((work, figure)) = figure(&boots, clock, op) else {
                     continue;
@@ -149,10 +152,14 @@ fn merged(host: &Facts, boot: &Observation) -> Facts {
 }
 
 /// Returns the figure of a run with its work; `None` if no boot measured the operation.
-fn figure(boots: &[&Observation], clock: Clock, op: Op) -> Option<(Work, Result<f64, String>)> {
+fn figure(
+    boots: &[&Observation],
+    clock: Clock,
+    op: Operation,
+) -> Option<(Work, Result<f64, String>)> {
     let all: Vec<_> = outcomes(boots.iter().copied(), op).collect();
-    let mut batches = all.iter().map(|(_, outcome)| outcome.batches());
-    let work = Work::of(op, &batches.find(|batches| !batches.is_empty())?);
+    let mut outcomes = all.iter().map(|(_, outcome)| outcome);
+    let work = Work::of(op, outcomes.find(|outcome| !outcome.batches().is_empty())?);
     if clock.is_exact() {
         if let Err(Value::Failed(failure)) = require_agreement(&all) {
             return Some((work, Err(failure.reason)));
@@ -168,6 +175,7 @@ mod tests {
     use super::*;
     use crate::history::{screen, Screened, Settings};
     use expect_test::expect;
+    use trapline_abi::Op;
     use trapline_model::testing::{batches, measured};
     use trapline_model::EnvironmentId;
 
@@ -252,6 +260,7 @@ mod tests {
             general: "preset quick".to_owned(),
             irq: "irq-period 1ms".to_owned(),
             block: String::new(),
+            ..SeriesSettings::default()
         };
         assert_eq!(comparable.of(Op::PortOut), "preset quick");
         assert_eq!(comparable.of(Op::OwnTimer), "preset quick, irq-period 1ms");

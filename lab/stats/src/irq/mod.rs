@@ -136,12 +136,12 @@ pub fn summarise(
 ) -> Vec<Interrupts> {
     let threshold = settings.threshold.0 as f64;
     let cells = summary.cells.iter();
-    let measured = cells.filter(|cell| cell.op.workload() == Workload::Irq);
+    let measured = cells.filter(|cell| cell.op.is_of(Workload::Irq));
     let mut all: Vec<_> = measured
         .filter_map(|cell| {
-            let agreed = cell.value.figure()?.boots;
-            let boots = boots(observations, &cell.config, cell.op);
-            Some(of_boots(&boots, agreed, &cell.config, cell.op, threshold))
+            let (op, agreed) = (cell.op.guest()?, cell.value.figure()?.boots);
+            let boots = boots(observations, &cell.config, op);
+            Some(of_boots(&boots, agreed, &cell.config, op, threshold))
         })
         .collect();
     all.sort_by(|a, b| (&a.config, a.op).cmp(&(&b.config, b.op)));

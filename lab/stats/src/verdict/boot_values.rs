@@ -4,21 +4,22 @@ use super::BootValues;
 use crate::outcomes;
 use crate::sorted::Sorted;
 use crate::value::Calibration;
-use trapline_abi::{Op, Unit};
-use trapline_model::{Observation, Outcome, Sample};
+use trapline_abi::Unit;
+use trapline_model::{Observation, Operation, Outcome, Sample};
 
 /// Returns the values of the boots that measured `op`, in the order given. Boots with an invalid batch
 /// are left out; the cell of a summary states the reason.
 pub fn boot_values<'a>(
     observations: impl IntoIterator<Item = &'a Observation>,
-    op: Op,
+    op: impl Into<Operation>,
 ) -> Vec<BootValues> {
+    let op = op.into();
     outcomes(observations, op)
         .filter_map(|(boot, outcome)| values(boot, op, outcome))
         .collect()
 }
 
-fn values(boot: &Observation, op: Op, outcome: &Outcome) -> Option<BootValues> {
+fn values(boot: &Observation, op: Operation, outcome: &Outcome) -> Option<BootValues> {
     let calibration = Calibration::of(op, outcome, boot.unit_per_tick)?;
     let samples = outcome.batches();
     let values = samples
@@ -33,7 +34,11 @@ fn values(boot: &Observation, op: Op, outcome: &Outcome) -> Option<BootValues> {
 
 /// Returns the difference that one tick of the clock makes to the value of a batch: the median over the
 /// batches of `op`, 0 without a batch. For [`crate::modes::modes`].
-pub fn clock_step<'a>(observations: impl IntoIterator<Item = &'a Observation>, op: Op) -> f64 {
+pub fn clock_step<'a>(
+    observations: impl IntoIterator<Item = &'a Observation>,
+    op: impl Into<Operation>,
+) -> f64 {
+    let op = op.into();
     let mut steps = Vec::new();
     for (boot, outcome) in outcomes(observations, op) {
         let of_batch = |batch: &Sample| step(op.unit(), batch, boot.unit_per_tick);
@@ -57,6 +62,7 @@ fn step(unit: Unit, batch: &Sample, unit_per_tick: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trapline_abi::Op;
     use trapline_model::testing::{batches, measured};
     use trapline_model::EnvironmentId;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use trapline_abi::{CpuState, Interrupt, Op};
-use trapline_model::{Clock, EnvironmentId, Launch, Observation, Operation, Outcome, Sample};
+use trapline_model::{Clock, EnvironmentId, Launch, Observation, OperationResult, Outcome, Sample};
 
 /// Returns a boot with all operations and many samples. All values depend on `replicate`.
 pub fn full_boot(replicate: u32) -> Observation {
@@ -13,13 +13,14 @@ pub fn full_boot(replicate: u32) -> Observation {
         count: 10,
         host_ns: Some(number),
     };
-    let operation = |op| Operation {
-        op,
+    let operation = |op: Op| OperationResult {
+        op: op.into(),
         outcome: Outcome::Measured {
             clock_cost: 20,
             loop_cost: 1024,
             samples: (0..100).map(sample).collect(),
             interrupts: Vec::new(),
+            trials: Vec::new(),
             check: u64::MAX - base,
             exits: None,
             host_cpu_ns: Some(base),

@@ -1,16 +1,20 @@
 //! Rates of packets of a plan. A plan with packets has no other measurements.
 
-use super::{InvalidFile, Reader};
-use crate::packets::{Direction, PacketRequest, Ring};
+use super::{InvalidFile, Reader, Study};
+use crate::environment::EnvironmentId;
+use crate::forwarders;
+use crate::operation::Operation;
+use crate::packets::{self, Direction, Purpose, Ring};
 use serde::Deserialize;
 use std::ops::RangeInclusive;
 use toml::Spanned;
+use trapline_abi::OpSet;
 
 /// Table `packets` as deserialized. Keys are the options of `trapline net`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Written {
-    path: Vec<String>,
+    path: Vec<Spanned<String>>,
     size: Option<Spanned<Vec<u32>>>,
     ring: Option<Spanned<Vec<String>>>,
     queues: Option<Spanned<Vec<u32>>>,
@@ -20,16 +24,14 @@ pub(super) struct Written {
 }
 
 impl Reader<'_> {
-    /// Returns the requested rates. The CPUs are those of the host that measures.
+    /// Returns a study of packets. The CPUs are those of the host that measures.
     pub(super) fn packets(
         &self,
         plan: &super::Written,
-    ) -> Result<Option<PacketRequest>, InvalidFile> {
-        let Some(packets) = &plan.packets else {
-            return Ok(None);
-        };
-        let written = packets.get_ref();
-        self.check_packets(plan, written, packets.span().start)?;
+        packets: &Spanned<Written>,
+    ) -> Result<Study, InvalidFile> {
+        let (written, at) = (packets.get_ref(), packets.span().start);
+        self.check_packets(plan, written, at)?;
         let number = |name, value: &Option<_>, usual, range| {
             value
                 .as_ref()
@@ -40,46 +42,57 @@ impl Reader<'_> {
                 .as_ref()
                 .map_or(Ok(usual.to_vec()), |it| self.numbers(name, it, range))
         };
-        Ok(Some(PacketRequest {
-            paths: written.path.clone(),
-            forwarders: Vec::new(),
-            sizes: numbers(
-                "size",
-                &written.size,
-                &PacketRequest::SIZES,
-                PacketRequest::FRAME,
-            )?,
-            rings: self.names(
-                written.ring.as_ref(),
-                Ring::Split,
-                Ring::from_name,
-                &Ring::NAMES,
-            )?,
-            queues: numbers("queues", &written.queues, &[1], PacketRequest::QUEUES)?,
-            directions: self.names(
-                written.direction.as_ref(),
-                Direction::One,
-                Direction::from_name,
-                &Direction::NAMES,
-            )?,
-            rate: None,
-            search: false,
-            milliseconds: number(
-                "duration",
-                &written.duration,
-                PacketRequest::MILLISECONDS,
-                PacketRequest::DURATIONS,
-            )?,
-            rounds: number(
-                "rounds",
-                &written.rounds,
-                PacketRequest::ROUNDS,
-                PacketRequest::MOST_ROUNDS,
-            )?,
-            cpus: [0; 2],
-            // A run of a plan without a seed draws one.
-            seed: plan.seed.unwrap_or_default(),
-        }))
+        let defaults = packets::Settings::default();
+        let sizes = numbers("size", &written.size, &packets::SIZES, packets::FRAME)?;
+        let directions = self.names(
+            written.direction.as_ref(),
+            Direction::One,
+            Direction::from_name,
+            &Direction::NAMES,
+        )?;
+        let rings = self.names(
+            written.ring.as_ref(),
+            Ring::Split,
+            Ring::from_name,
+            &Ring::NAMES,
+        )?;
+        let queues = numbers("queues", &written.queues, &[1], packets::QUEUES)?;
+        let environments = written.path.iter().map(|name| self.forwarder(name));
+        let environments = environments.collect::<Result<Vec<_>, _>>()?;
+        let rounds = number(
+            "rounds",
+            &written.rounds,
+            packets::ROUNDS,
+            packets::MOST_ROUNDS,
+        )?;
+        let milliseconds = number(
+            "duration",
+            &written.duration,
+            defaults.milliseconds,
+            packets::DURATIONS,
+        )?;
+        Ok(Study {
+            configs: packets::configs(&environments, &rings, &queues),
+            long: packets::operations(&sizes, &directions, &[Purpose::Maximum, Purpose::HalfLoad])
+                .into_iter()
+                .map(Operation::Packets)
+                .collect(),
+            boots: Some(rounds),
+            packets: packets::Settings {
+                milliseconds,
+                ..defaults
+            },
+            ..self.common(plan, OpSet::EMPTY)?
+        })
+    }
+
+    fn forwarder(&self, name: &Spanned<String>) -> Result<EnvironmentId, InvalidFile> {
+        self.each(name, |name| {
+            EnvironmentId::known_forwarder(name).ok_or_else(|| {
+                let known = forwarders::NAMES.join(", ");
+                format!("unknown forwarder '{name}': choose from {known}")
+            })
+        })
     }
 
     /// Checks that there are paths, and no other measurements.
@@ -166,12 +179,26 @@ mod tests {
             "seed = 9\n[packets]\npath = ['switch', 'bridge']\nsize = [60]\nring = ['packed']\n\
                     queues = [1, 4]\ndirection = ['one', 'half']\nduration = 100\nrounds = 3";
         let study = read(text).unwrap();
-        assert!(study.configs.is_empty());
-        expect!["net --path switch,bridge --size 60 --ring packed --direction one,half --duration 100 --rounds 3 --cpus 0,0 --seed 9 --queues 1,4"]
-            .assert_eq(&study.packets.unwrap().to_string());
-        let usual = read("[packets]\npath = ['veth']").unwrap().packets.unwrap();
-        expect!["net --path veth --size 60,200,1500 --ring split --direction one --duration 300 --rounds 5 --cpus 0,0 --seed 0"]
-            .assert_eq(&usual.to_string());
+        let names: Vec<_> = study.configs.iter().map(ToString::to_string).collect();
+        let expected = [
+            "net/switch:ring=packed",
+            "net/switch:ring=packed,queues=4",
+            "net/bridge:ring=packed",
+            "net/bridge:ring=packed,queues=4",
+        ];
+        assert_eq!(names, expected);
+        let operations: Vec<_> = study.long.iter().map(|it| it.path()).collect();
+        let expected = [
+            "packets/rate:size=60,direction=one",
+            "packets/latency:size=60,direction=one",
+            "packets/rate:size=60,direction=half",
+        ];
+        assert_eq!(operations, expected);
+        assert_eq!((study.boots, study.packets.milliseconds), (Some(3), 100));
+        let usual = read("[packets]\npath = ['veth']").unwrap();
+        assert_eq!(usual.configs[0].to_string(), "net/veth");
+        assert_eq!((usual.configs.len(), usual.long.len()), (1, 6));
+        assert_eq!((usual.boots, usual.packets.milliseconds), (Some(5), 300));
     }
 
     #[test]
@@ -182,6 +209,7 @@ mod tests {
             "[packets]\npath = ['switch']\n[kernel-build]",
             "[packets]\npath = []",
             "[packets]\nsize = [60]",
+            "[packets]\npath = ['swich']",
             "[packets]\npath = ['switch']\nsize = [59]",
             "[packets]\npath = ['switch']\nring = ['odd']",
             "[packets]\npath = ['switch']\nqueues = [1, 9]",
@@ -199,6 +227,8 @@ mod tests {
               line 1: path: expected forwarders, as path = ["switch", "bridge"]
             "[packets]\nsize = [60]"
               line 1: missing field `path`
+            "[packets]\npath = ['swich']"
+              line 2: unknown forwarder 'swich': choose from switch, testpmd, ovs, tap, veth, bridge, vde
             "[packets]\npath = ['switch']\nsize = [59]"
               line 3: size: expected numbers from 60 to 1514
             "[packets]\npath = ['switch']\nring = ['odd']"

@@ -1,19 +1,34 @@
 //! Workload `kernel-build`: kernels of several sizes, built on several numbers of CPUs and with several
 //! affinities.
 //!
-//! A build is one long run and not an operation that a guest repeats, so it has no number on the wire.
-//! A [`BuildRequest`] expands to [`PlannedBuild`]s, and each yields a [`Build`].
+//! A build is one long run and not an operation that a guest repeats, so it has no number on the wire. The number of its
+//! CPUs and their places are settings of its environment.
 
-mod observed;
-mod request;
-
-pub use observed::{Build, BuildFigures, BuildOutcome, OF_ALL};
-pub use request::{BuildRequest, InvalidRequest, PlannedBuild};
+pub use crate::cpus::Place;
 
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::environment::EnvironmentId;
 use crate::named::named;
 use std::fmt;
+
+/// Default environments: those of this host.
+pub const ENVIRONMENTS: [EnvironmentId; 5] = [
+    EnvironmentId::HOST,
+    EnvironmentId::KVM_LINUX,
+    EnvironmentId::QEMU_KVM_LINUX,
+    EnvironmentId::QEMU_TCG_LINUX,
+    EnvironmentId::UML,
+];
+
+/// Default numbers of CPUs.
+pub const CPUS: [u32; 2] = [1, 2];
+
+/// Default number of builds in a configuration on the wall clock: the smallest whose percentages have an interval of 75%.
+pub const BUILDS: u32 = 3;
+
+/// Facts about a build: number of object files, and the hash of their symbols.
+pub const PROOF_FACTS: [&str; 2] = ["build-objects", "build-symbols"];
 
 /// Size of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,26 +63,6 @@ impl Size {
     }
 }
 
-/// CPUs of the virtual CPUs. All other threads of a VMM run on CPU 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
-    /// Virtual CPU i on CPU i: the first shares its CPU with the VMM.
-    Same,
-    /// Virtual CPU i on CPU i + 1.
-    Disjoint,
-}
-
-named!(Place { Same "same", Disjoint "disjoint" });
-
-impl Place {
-    const fn letter(self) -> char {
-        match self {
-            Self::Same => 's',
-            Self::Disjoint => 'd',
-        }
-    }
-}
-
 /// A column of the table: a number of virtual CPUs, and their CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Column {
@@ -96,6 +91,23 @@ impl Column {
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// Returns the column of a configuration in which kernels are built; `None` of another one.
+    pub fn of(config: &Config) -> Option<Self> {
+        let overrides = &config.overrides;
+        Some(Self {
+            cpus: overrides.value(JOBS)?.number(),
+            place: Place::from_name(&overrides.text(PLACE)?)?,
+        })
+    }
+
+    /// Returns the configuration of an environment with this column.
+    pub fn config(self, environment: EnvironmentId) -> Config {
+        let mut config = Config::new(environment);
+        config.overrides.replace_text(JOBS, &self.cpus.to_string());
+        config.overrides.replace_text(PLACE, self.place.name());
+        config
     }
 
     /// Returns the CPU of a virtual CPU.
@@ -128,6 +140,29 @@ impl Column {
             _ => None,
         }
     }
+}
+
+/// Settings of a configuration in which kernels are built.
+const JOBS: &str = "jobs";
+const PLACE: &str = "place";
+
+/// Returns the configurations of some environments with all combinations of columns. On simulated machines, which have one
+/// CPU, unsupported columns are left out if any other is left.
+pub fn configs(environments: &[EnvironmentId], cpus: &[u32], places: &[Place]) -> Vec<Config> {
+    let columns = Column::all(cpus, places);
+    let of = |id: &EnvironmentId| {
+        let is_supported = |column: &Column| column.unsupported_reason(*id).is_none();
+        let supported: Vec<Column> = columns.iter().copied().filter(is_supported).collect();
+        let chosen = match id.clock() {
+            Clock::Insn | Clock::InsnVmx if !supported.is_empty() => supported,
+            _ => columns.clone(),
+        };
+        chosen
+            .into_iter()
+            .map(|column| column.config(*id))
+            .collect::<Vec<_>>()
+    };
+    environments.iter().flat_map(of).collect()
 }
 
 impl fmt::Display for Column {
@@ -168,5 +203,28 @@ mod tests {
             the simulated machine has one CPU: choose --cpus 1 --place same"#]].assert_eq(&format!("{image}\n{counted}"));
         let one = Column::all(&[1], &[Place::Same])[0];
         assert_eq!(one.unsupported_reason(EnvironmentId::SIM_KVM_LINUX), None);
+    }
+
+    #[test]
+    fn configurations_have_supported_columns() {
+        let environments = [EnvironmentId::HOST, EnvironmentId::SIM_LINUX];
+        let all = configs(&environments, &[1, 2], &Place::ALL);
+        let names: Vec<_> = all.iter().map(ToString::to_string).collect();
+        let expected = [
+            "host:jobs=1,place=same",
+            "host:jobs=1,place=disjoint",
+            "host:jobs=2,place=same",
+            "host:jobs=2,place=disjoint",
+            "sim/linux:jobs=1,place=same",
+        ];
+        assert_eq!(names, expected);
+        let columns: Vec<_> = all.iter().filter_map(Column::of).collect();
+        assert_eq!(columns[..4], Column::all(&[1, 2], &Place::ALL));
+        assert_eq!(Column::of(&EnvironmentId::HOST.into()), None);
+        // Why none is possible is said of each.
+        assert_eq!(
+            configs(&[EnvironmentId::SIM_LINUX], &[2], &Place::ALL).len(),
+            2
+        );
     }
 }

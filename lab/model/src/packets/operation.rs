@@ -1,0 +1,108 @@
+//! Operations of packets.
+
+use super::{Direction, FRAME};
+use std::fmt;
+use trapline_abi::Measure;
+
+/// What trials with frames of one kind measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PacketOperation {
+    /// Who sends.
+    pub direction: Direction,
+    /// Bytes of a frame from the destination address, without the checksum of 4 bytes.
+    pub size: u32,
+    /// What is measured.
+    pub purpose: Purpose,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Purpose {
+    /// The rate with as many frames on their way as a queue holds.
+    Maximum,
+    /// The latency at half of that rate.
+    HalfLoad,
+    /// The rate at this load of each sender, in frames a second, with its loss and latency.
+    Given(u32),
+    /// The largest loads with little loss, by trials with many loads. It has no figure of its own.
+    Search,
+}
+
+impl Purpose {
+    /// Returns the name of the operation, without parameters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Maximum => "rate",
+            Self::HalfLoad => "latency",
+            Self::Given(_) => "rate-at-load",
+            Self::Search => "search",
+        }
+    }
+}
+
+impl PacketOperation {
+    /// Returns the operation with this name, as it is formatted.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let (name, parameters) = name.split_once(':')?;
+        let (mut size, mut direction, mut load) = (None, None, None);
+        for parameter in parameters.split(',') {
+            match parameter.split_once('=')? {
+                ("size", value) => size = value.parse().ok(),
+                ("direction", value) => direction = Direction::from_name(value),
+                ("load", value) => load = value.parse().ok(),
+                _ => return None,
+            }
+        }
+        let purpose = match (name, load) {
+            ("rate", None) => Purpose::Maximum,
+            ("latency", None) => Purpose::HalfLoad,
+            ("rate-at-load", Some(load)) => Purpose::Given(load),
+            ("search", None) => Purpose::Search,
+            _ => return None,
+        };
+        Some(Self {
+            direction: direction?,
+            size: size.filter(|size| FRAME.contains(size))?,
+            purpose,
+        })
+    }
+
+    /// Returns a phrase that defines it.
+    pub fn description(self) -> String {
+        let frames = format!("{} bytes, {}", self.size, self.direction.words());
+        match self.purpose {
+            Purpose::Maximum => format!("frames a second that arrive: {frames}"),
+            Purpose::HalfLoad => {
+                format!("median latency of a frame at half of the largest rate: {frames}")
+            }
+            Purpose::Given(load) => {
+                format!("frames a second that arrive of {load} offered: {frames}")
+            }
+            Purpose::Search => format!("largest loads without loss, and with 0.5%: {frames}"),
+        }
+    }
+
+    /// Returns the content of one sample: frames in the time of a trial, or the median latency of one.
+    pub const fn measure(self) -> Measure {
+        match self.purpose {
+            Purpose::HalfLoad => Measure::Lateness,
+            Purpose::Maximum | Purpose::Given(_) | Purpose::Search => Measure::Bytes(1),
+        }
+    }
+
+    /// Returns whether it has a figure. A search has none of its own.
+    pub const fn has_figure(self) -> bool {
+        !matches!(self.purpose, Purpose::Search)
+    }
+}
+
+impl fmt::Display for PacketOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, direction) = (self.purpose.name(), self.direction.name());
+        write!(f, "{name}:size={},direction={direction}", self.size)?;
+        match self.purpose {
+            Purpose::Given(load) => write!(f, ",load={load}"),
+            Purpose::Maximum | Purpose::HalfLoad | Purpose::Search => Ok(()),
+        }
+    }
+}

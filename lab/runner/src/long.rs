@@ -1,0 +1,227 @@
+//! Boots with operations that no guest repeats: builds of a kernel, and trials of packets.
+
+use std::time::Duration;
+use trapline_environments::kernel_build::{self, Built, Roots};
+use trapline_environments::packets::{check, Forwarder, PacketPath};
+use trapline_environments::{Booted, EnvError, Facts, Limits, NoiseSampler, Progress, Settings};
+use trapline_model::kernel_build::{Column, Size, PROOF_FACTS};
+use trapline_model::packets::{Direction, PacketOperation, Purpose, Queues, Trial};
+use trapline_model::{
+    Clock, Config, Observation, Operation, OperationResult, Outcome, PlannedBoot, Unavailable,
+};
+use trapline_stats::packets::{next, LoadTrial, Step, GOALS};
+
+/// Returns why a kernel cannot be built in a configuration, or why it cannot forward packets, as far as that is known before
+/// a boot.
+pub fn unavailable(settings: &Settings, config: &Config) -> Option<Unavailable> {
+    if config.environment.forwarder().is_some() {
+        let path = PacketPath::of(config.environment).map_err(EnvError::unavailable);
+        let checked = path.and_then(|path| check(&path, &settings.parts));
+        return checked.err().map(Unavailable::from);
+    }
+    let reason = kernel_build::unsupported_reason(config.environment, Column::of(config)?);
+    let root = || {
+        kernel_build::check(&settings.cache, Size::Mini)
+            .err()
+            .map(Unavailable::from)
+    };
+    reason.map(Unavailable::new).or_else(root)
+}
+
+/// Executes a boot whose operations no guest repeats.
+///
+/// # Errors
+/// A requirement is missing, or the boot was stopped. What fails is an outcome.
+pub fn boot(
+    settings: &Settings,
+    roots: &Roots,
+    planned: &PlannedBoot,
+    limits: &Limits,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Booted, EnvError> {
+    let noise = (planned.config.clock() == Clock::Wall).then(NoiseSampler::begin);
+    let mut observation = Observation {
+        config: planned.config.clone(),
+        clock: planned.config.clock(),
+        replicate: planned.replicate,
+        unit_per_tick: 1.0,
+        operations: Vec::new(),
+        launches: Vec::new(),
+        facts: Facts::new(),
+        log: String::new(),
+        problems: Vec::new(),
+    };
+    for operation in &planned.long {
+        if let Operation::Build(size) = operation {
+            progress(Progress::Operation(*operation));
+            let (outcome, facts) = build(settings, roots, planned, *size, limits)?;
+            let result = OperationResult::new(*operation, outcome);
+            observation.operations.push(result);
+            observation.facts.extend(facts);
+        }
+    }
+    if planned.config.environment.forwarder().is_some() {
+        let mut tester = Tester::start(settings, planned, limits, progress)?;
+        observation.operations.extend(tester.all()?);
+    }
+    let noise = noise.map(NoiseSampler::end);
+    observation.facts.extend(noise.into_iter().flatten());
+    Ok(Booted {
+        observation,
+        error: None,
+    })
+}
+
+/// Builds a kernel. Returns the outcome and its facts.
+fn build(
+    settings: &Settings,
+    roots: &Roots,
+    planned: &PlannedBoot,
+    size: Size,
+    limits: &Limits,
+) -> Result<(Outcome, Facts), EnvError> {
+    let column = Column::of(&planned.config).unwrap_or(Column::BASE);
+    let environment = planned.config.environment;
+    if let Some(reason) = kernel_build::unsupported_reason(environment, column) {
+        return Err(EnvError::unavailable(reason));
+    }
+    let root = roots.prepared(settings, size, limits)?;
+    match kernel_build::build(settings, environment, &root, column, limits) {
+        Ok(built) => Ok((outcome(&built), facts(&built))),
+        Err(error @ (EnvError::Stopped | EnvError::Unavailable(_))) => Err(error),
+        Err(error) => Ok((Outcome::Failed(error.with_remedy()), Facts::new())),
+    }
+}
+
+fn outcome(built: &Built) -> Outcome {
+    Outcome::of_build(built.own_ns, built.took, &built.proof.hash)
+}
+
+fn facts(built: &Built) -> Facts {
+    let proof = [built.proof.objects.to_string(), built.proof.hash.clone()];
+    let mut facts = built.facts.clone();
+    facts.extend(PROOF_FACTS.map(str::to_owned).into_iter().zip(proof));
+    facts
+}
+
+/// A search begins with this share of the largest rate that was seen.
+const FIRST: f64 = 0.9;
+/// And offers at most so many times that rate.
+const MOST: f64 = 2.0;
+/// Trials of a search, at most: those with CPUs at another distance do not count.
+const MOST_TRIALS: usize = 150;
+
+/// Sends frames through a forwarder.
+struct Tester<'a> {
+    planned: &'a PlannedBoot,
+    forwarder: Forwarder,
+    limits: &'a Limits,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+impl<'a> Tester<'a> {
+    /// Starts the forwarder.
+    fn start(
+        settings: &Settings,
+        planned: &'a PlannedBoot,
+        limits: &'a Limits,
+        progress: &'a mut dyn FnMut(Progress),
+    ) -> Result<Self, EnvError> {
+        let path = PacketPath::of(planned.config.environment).map_err(EnvError::unavailable)?;
+        let queues = Queues::of(&planned.config);
+        let forwarder = Forwarder::start(&path, &settings.parts, planned.packets.cpus, queues)?;
+        Ok(Self {
+            planned,
+            forwarder,
+            limits,
+            progress,
+        })
+    }
+
+    /// Executes the trials of all operations.
+    ///
+    /// # Errors
+    /// The boot was stopped.
+    fn all(&mut self) -> Result<Vec<OperationResult>, EnvError> {
+        let mut results: Vec<OperationResult> = Vec::new();
+        for operation in &self.planned.long {
+            let Operation::Packets(of) = *operation else {
+                continue;
+            };
+            (self.progress)(Progress::Operation(*operation));
+            let outcome = match self.trials(of, &results) {
+                Err(error @ EnvError::Stopped) => return Err(error),
+                Err(error) => Outcome::Failed(error.with_remedy()),
+                Ok(trials) => Outcome::of_trials(of, trials),
+            };
+            results.push(OperationResult::new(*operation, outcome));
+        }
+        Ok(results)
+    }
+
+    /// Returns the trials of an operation. Those with a part of the largest rate are behind it.
+    fn trials(
+        &self,
+        of: PacketOperation,
+        before: &[OperationResult],
+    ) -> Result<Vec<Trial>, EnvError> {
+        let largest = || {
+            let of = PacketOperation {
+                purpose: Purpose::Maximum,
+                ..of
+            };
+            let found = before.iter().find(|it| it.op == Operation::Packets(of));
+            match found.map(|found| &found.outcome) {
+                Some(Outcome::Measured { trials, .. }) => trials
+                    .first()
+                    .copied()
+                    .map_or_else(|| self.trial(of, None), Ok),
+                _ => self.trial(of, None),
+            }
+        };
+        match of.purpose {
+            Purpose::Maximum => Ok(vec![self.trial(of, None)?]),
+            Purpose::Given(load) => Ok(vec![self.trial(of, Some(load.into()))?]),
+            Purpose::HalfLoad => {
+                let rate = (rate_of_sender(of, &largest()?) / 2.0).max(1.0);
+                Ok(vec![self.trial(of, Some(rate))?])
+            }
+            Purpose::Search => self.search(of, &largest()?),
+        }
+    }
+
+    /// Searches the rates of all goals.
+    fn search(&self, of: PacketOperation, largest: &Trial) -> Result<Vec<Trial>, EnvError> {
+        let rate = rate_of_sender(of, largest).max(1.0);
+        let (mut all, mut comparable) = (Vec::new(), Vec::new());
+        for goal in GOALS {
+            while let Step::Try(load) = next(&comparable, goal, rate * FIRST, rate * MOST) {
+                if all.len() == MOST_TRIALS {
+                    return Ok(all);
+                }
+                let trial = self.trial(of, Some(load))?;
+                if trial.distance() == largest.distance() {
+                    let loss = trial.loss();
+                    comparable.push(LoadTrial { load, loss });
+                }
+                all.push(trial);
+            }
+        }
+        Ok(all)
+    }
+
+    fn trial(&self, of: PacketOperation, offered: Option<f64>) -> Result<Trial, EnvError> {
+        self.limits.check(Duration::ZERO, String::new)?;
+        let duration = Duration::from_millis(self.planned.packets.milliseconds.into());
+        self.forwarder.trial(of, offered, duration)
+    }
+}
+
+/// Returns the frames a second of each sender.
+fn rate_of_sender(of: PacketOperation, trial: &Trial) -> f64 {
+    let senders = match of.direction {
+        Direction::Both => 2.0,
+        Direction::One | Direction::Half => 1.0,
+    };
+    trial.rate() / senders
+}
