@@ -42,7 +42,10 @@ pub use run::{ExactOptions, OutputOptions, RunArgs, RunOptions, SizeOptions, Sto
 
 use clap::builder::PossibleValue;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use names::{config_parser, environment_parser, workload_parser};
+use names::{
+    config_parser, environment_parser, stored_environment_parser, stored_workload_parser,
+    workload_parser,
+};
 use pages::after_help;
 
 /// Measures the cost of virtualization, to the instruction.

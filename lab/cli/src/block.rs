@@ -28,7 +28,7 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
     let (operations, named) = args.operations();
     let configs = default_configs(&args.environments());
     let request = Request {
-        ready: session.inventory.ready(&configs),
+        ready: session.inventory.ready(&configs, &[]),
         configs,
         operations,
         named,

@@ -27,14 +27,14 @@ pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
         let settings = comparable(&info.request);
         past.add(&moment, &info.facts, &settings, &run.observations);
     }
-    let operations = match args.workloads.as_slice() {
-        [] => None,
-        workloads => Some(selected(workloads).0),
-    };
-    let is_chosen = |operation: Operation| match (operation.guest(), operations) {
-        (_, None) => true,
-        (Some(op), Some(chosen)) => chosen.contains(op),
-        (None, Some(_)) => false,
+    let of_guests = selected(&args.workloads).0;
+    let is_chosen = |operation: Operation| match operation.guest() {
+        _ if args.workloads.is_empty() => true,
+        Some(op) => of_guests.contains(op),
+        None => {
+            let mut names = args.workloads.iter();
+            names.any(|name| *name == operation.path() || name == operation.workload_name())
+        }
     };
     let settings = Settings {
         least_change: args.margin / 100.0,

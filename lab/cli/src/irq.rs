@@ -27,7 +27,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
     let environments = inventory.select(&args.environments);
     let configs = default_configs(&environments);
     let request = Request {
-        ready: inventory.ready(&configs),
+        ready: inventory.ready(&configs, &[]),
         configs,
         operations: args.timer.operations(),
         overrides: inventory.overrides().clone(),

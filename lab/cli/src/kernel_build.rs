@@ -21,7 +21,7 @@ pub fn kernel_build(args: &KernelBuildArgs) -> Result<Status, Failure> {
     let session = Session::open(&args.run_options, inventory)?;
     let request = args.request();
     let request = Request {
-        ready: session.inventory.ready(&request.configs),
+        ready: session.inventory.ready(&request.configs, &request.long),
         ..request
     };
     let options = BootOptions::default();

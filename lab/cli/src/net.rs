@@ -26,7 +26,7 @@ pub fn net(args: &NetArgs) -> Result<Status, Failure> {
     let session = Session::open(&args.run_options, inventory)?;
     session.warn_of_load(&[EnvironmentId::HOST.into()], args.run_options.quiet);
     let request = Request {
-        ready: session.inventory.ready(&request.configs),
+        ready: session.inventory.ready(&request.configs, &request.long),
         ..request
     };
     let options = BootOptions::default();

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use trapline_host::files::{read_text, TEXT_LIMIT};
 use trapline_model::file::{self, Study};
-use trapline_model::{expand, packets, Clock, Config, Operation, Plan, Request};
+use trapline_model::{expand, Clock, Config, Operation, Plan, Request};
 use trapline_runner::{Failure, Inventory, Status};
 
 /// Checks a plan, or prints the schema of plans.
@@ -22,7 +22,7 @@ pub fn plan(args: &PlanArgs) -> Result<Status, Failure> {
             let study = read(&args.file)?;
             let inventory = args.environment_options.inventory()?;
             let inventory = inventory.with_overrides(&study.configs)?;
-            let checked = Checked::new(&study, &inventory)?;
+            let checked = Checked::new(&study, &inventory);
             match args.format {
                 PlainFormat::Table => terminal::print_text(&checked.text())?,
                 PlainFormat::Json => terminal::print_json(&json!(checked))?,
@@ -58,27 +58,12 @@ pub fn read(path: &Path) -> Result<Study, Failure> {
 }
 
 /// Returns the request of the study, with this seed.
-///
-/// # Errors
-/// Packets need two CPUs.
-pub fn request(study: &Study, inventory: &Inventory, seed: u64) -> Result<Request, Failure> {
-    let has_packets = study
-        .long
-        .iter()
-        .any(|it| matches!(it, Operation::Packets(_)));
-    let cpus = if has_packets {
-        net::cpus(&[])?
-    } else {
-        study.packets.cpus
-    };
-    Ok(Request {
+pub fn request(study: &Study, inventory: &Inventory, seed: u64) -> Request {
+    Request {
         long: study.long.clone(),
-        packets: packets::Settings {
-            cpus,
-            ..study.packets
-        },
+        packets: study.packets,
         configs: study.configs.clone(),
-        ready: inventory.ready(&study.configs),
+        ready: inventory.ready(&study.configs, &study.long),
         without_taps: inventory.without_taps(study.operations),
         operations: study.operations,
         named: study.named,
@@ -90,7 +75,20 @@ pub fn request(study: &Study, inventory: &Inventory, seed: u64) -> Result<Reques
         seed,
         irq: study.irq.clone(),
         ..Request::default()
-    })
+    }
+}
+
+/// Returns the CPUs of trials of packets, if the study has any.
+///
+/// # Errors
+/// They need two CPUs.
+pub fn cpus_of_packets(study: &Study) -> Result<[u32; 2], Failure> {
+    let mut long = study.long.iter();
+    if long.any(|it| matches!(it, Operation::Packets(_))) {
+        net::cpus(&[])
+    } else {
+        Ok(study.packets.cpus)
+    }
 }
 
 /// Returns the end of the study's budget, which starts now.
@@ -123,14 +121,15 @@ struct Row {
 }
 
 impl Checked {
-    fn new(study: &Study, inventory: &Inventory) -> Result<Self, Failure> {
-        let plan = expand(&request(study, inventory, study.seed.unwrap_or_default())?);
-        let rows = study.configs.iter().map(|it| row(it, &plan, inventory));
+    fn new(study: &Study, inventory: &Inventory) -> Self {
+        let plan = expand(&request(study, inventory, study.seed.unwrap_or_default()));
+        let rows = study.configs.iter();
+        let rows = rows.map(|it| row(it, &study.long, &plan, inventory));
         let wall = plan.boots.iter();
         let wall = wall.filter(|boot| boot.config.environment.clock() == Clock::Wall);
         let of_guests = study.operations.iter().map(Operation::from);
         let operations = of_guests.chain(study.long.iter().copied());
-        Ok(Self {
+        Self {
             about: study.about.clone(),
             operations: Operation::describe(operations),
             boots: plan.boots.len(),
@@ -138,7 +137,7 @@ impl Checked {
             seed: study.seed,
             budget_s: study.budget.map(|budget| budget.as_secs()),
             configs: rows.collect(),
-        })
+        }
     }
 
     fn text(&self) -> String {
@@ -172,9 +171,9 @@ impl Checked {
     }
 }
 
-fn row(config: &Config, plan: &Plan, inventory: &Inventory) -> Row {
+fn row(config: &Config, long: &[Operation], plan: &Plan, inventory: &Inventory) -> Row {
     let idle = plan.without_work.iter().find(|(idle, _)| idle == config);
-    let unavailable = || inventory.unavailable_config(config);
+    let unavailable = || inventory.unavailable_config(config, long);
     let skip = idle.map(|(_, reason)| reason.clone());
     Row {
         config: config.to_string(),

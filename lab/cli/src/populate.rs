@@ -66,7 +66,7 @@ fn request(
 ) -> Request {
     let configs = default_configs(environments);
     Request {
-        ready: inventory.ready(&configs),
+        ready: inventory.ready(&configs, &[]),
         configs,
         operations,
         named,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trapline_environments::{Activity, Progress as GuestProgress};
-use trapline_model::{names, Clock, Config, Observation, PlannedBoot};
+use trapline_model::{names, Clock, Config, Observation, OperationResult, PlannedBoot};
 use trapline_protocol::Window;
 use trapline_report::{figures, first_sentence, Report};
 use trapline_runner::{EventHandler, RunEvent};
@@ -41,7 +41,10 @@ struct Findings {
 impl Findings {
     /// Adds an observation. Returns the first sentence of all of them, if it is a new one.
     fn add(&mut self, observation: &Observation) -> Option<&str> {
-        if !observation.config.overrides.is_default() {
+        // Builds and packets have sentences of their own reports.
+        let is_long = |result: &OperationResult| result.op.guest().is_none();
+        let has_long = observation.operations.iter().any(is_long);
+        if has_long || !observation.config.overrides.is_default() {
             return None;
         }
         self.observations.push(observation.clone());

@@ -9,7 +9,7 @@ use trapline_model::{irq, Aim, Config, Operation, RecordedRequest};
 
 /// Returns the command of a run from its request.
 pub fn command(request: &RecordedRequest) -> String {
-    if let Some(words) = &request.text {
+    if let Some(words) = &request.unparsed {
         return format!("trapline {}", quoted(words));
     }
     let guests = request.guest_operations();
@@ -346,7 +346,7 @@ mod tests {
                 ..RecordedRequest::default()
             },
             |text| RecordedRequest {
-                text: Some(text.to_owned()),
+                unparsed: Some(text.to_owned()),
                 ..RecordedRequest::default()
             },
         ];

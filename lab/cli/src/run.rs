@@ -5,7 +5,7 @@ use crate::args::{selected, Format, OutputOptions, RunArgs, StoreOptions};
 use crate::session::{open_store, Session};
 use crate::{compare, outcome, plan};
 use trapline_model::file::Study;
-use trapline_model::Request;
+use trapline_model::{packets, Request};
 use trapline_report::Report;
 use trapline_runner::run::{default_configs, perform, perform_plan};
 use trapline_runner::{random_seed, BootOptions, Failure, Interrupt, Inventory, Resume, Status};
@@ -54,7 +54,11 @@ fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, 
     let exact_boots = args.size_options.exact_options.exact_boots;
     let request = Request {
         exact_boots: exact_boots.unwrap_or(study.exact_boots),
-        ..plan::request(study, &session.inventory, seed)?
+        packets: packets::Settings {
+            cpus: plan::cpus_of_packets(study)?,
+            ..study.packets
+        },
+        ..plan::request(study, &session.inventory, seed)
     };
     session.warn_of_load(&request.configs, args.run_options.quiet);
     let options = BootOptions {
@@ -97,7 +101,7 @@ fn request(args: &RunArgs, inventory: &Inventory) -> Request {
     let (operations, named) = selected(&args.workloads);
     let configs = default_configs(&inventory.select(&args.environments));
     Request {
-        ready: inventory.ready(&configs),
+        ready: inventory.ready(&configs, &[]),
         without_taps: inventory.without_taps(operations),
         configs,
         operations,

@@ -176,6 +176,7 @@ mod tests {
             unknown environment 'qemu-kmv'; did you mean 'qemu-kvm'?
             no setting behind 'kvm:': add one, or leave the colon out
             invalid setting: memory=little: expected a size like 512M or 2G
+            setting 'jobs' is one of kernel builds or packets: measure them with 'trapline kernel-build' or 'trapline net'
             setting 'memory' is not supported by host: leave it out, or choose from kvm, process, qemu-kvm, qemu-tcg, custom, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/kvm, sim/kvm-user-apic, sim/process, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux, sim/kvm/kvm, sim/kvm/kvm/kvm, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim/custom, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh, sim-vmx/xen/trapline"#]].assert_eq(&messages.join("\n"));
     }
 }

@@ -153,6 +153,11 @@ impl EnvironmentId {
         forwarders::define(name, command).map(Self)
     }
 
+    /// Returns the environment of the forwarder that is called `net/NAME` in a store or file; `None` for another name.
+    pub fn recorded_forwarder(name: &str) -> Option<Self> {
+        forwarders::recorded(name).map(Self)
+    }
+
     /// Returns the name of the forwarder, if the environment is one.
     pub fn forwarder(self) -> Option<&'static str> {
         forwarders::name_of(self.0)
@@ -166,7 +171,7 @@ impl EnvironmentId {
     /// Returns the environment called `name` in a store or file, also if its VMM or forwarder is not defined here;
     /// `None` if no environment can have this name.
     pub fn from_recorded(name: &str) -> Option<Self> {
-        let known = Self::from_name(name).or_else(|| forwarders::recorded(name).map(Self));
+        let known = Self::from_name(name).or_else(|| Self::recorded_forwarder(name));
         known.or_else(|| {
             Self::define_vmm(vmms::vmm_of(name), None).ok()?;
             Self::from_name(name)

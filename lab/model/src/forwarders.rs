@@ -1,7 +1,7 @@
 //! Forwarders: environments that pass frames from one port to another, on this host. Their names are `net/NAME`.
 //!
-//! Those of the table have a name here, and a command in `lab/environments`. The user's have a command here; others are
-//! known from stored runs only.
+//! A forwarder of the table has a name here, and a command in `lab/environments`. One of the user's has a command here; others
+//! are known from stored runs only.
 
 use crate::layers::{Guest, Machine, Stack};
 use crate::named::named;

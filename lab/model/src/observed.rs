@@ -139,12 +139,8 @@ impl Outcome {
     }
 
     /// Returns the outcome of trials of packets, each of which is a sample: frames in the time of a trial, or the median
-    /// latency of one. Damaged frames are a failure.
+    /// latency of one, if any frame was sampled.
     pub fn of_trials(operation: PacketOperation, trials: Vec<Trial>) -> Self {
-        let damaged: u64 = trials.iter().map(|trial| trial.damaged).sum();
-        if damaged > 0 {
-            return Self::Failed(format!("{damaged} damaged frames"));
-        }
         let sample = |trial: &Trial| {
             let (end, count) = match operation.purpose {
                 Purpose::HalfLoad => (trial.latency?.p50, 1),
@@ -159,22 +155,29 @@ impl Outcome {
                 host_ns: None,
             })
         };
-        let samples: Option<Vec<Sample>> = trials.iter().map(sample).collect();
-        samples.map_or_else(
-            || Self::Failed("no frame arrived".to_owned()),
-            |samples| Self::Measured {
-                clock_cost: 0,
-                loop_cost: 0,
-                samples,
-                interrupts: Vec::new(),
-                trials,
-                check: 0,
-                exits: None,
-                host_cpu_ns: None,
-                idle: None,
-                elapsed: None,
-            },
-        )
+        Self::Measured {
+            clock_cost: 0,
+            loop_cost: 0,
+            samples: trials.iter().filter_map(sample).collect(),
+            interrupts: Vec::new(),
+            trials,
+            check: 0,
+            exits: None,
+            host_cpu_ns: None,
+            idle: None,
+            elapsed: None,
+        }
+    }
+
+    /// Returns the number of damaged frames of all trials of packets.
+    pub fn damaged_frames(&self) -> u64 {
+        match self {
+            Self::Measured { trials, .. } => {
+                let damaged = trials.iter().map(|trial| trial.damaged);
+                damaged.fold(0, u64::saturating_add)
+            }
+            Self::Skipped(_) | Self::Failed(_) => 0,
+        }
     }
 
     /// Returns the measured batches, in order of time. An interrupt is a batch from its due time to the entry of its

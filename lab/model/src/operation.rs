@@ -26,6 +26,9 @@ const KERNEL_BUILD: &str = "kernel-build";
 const PACKETS: &str = "packets";
 
 impl Operation {
+    /// Names of the workloads whose operations no guest repeats.
+    pub const LONG_WORKLOADS: [&str; 2] = [KERNEL_BUILD, PACKETS];
+
     /// Returns the operation with this path.
     pub fn from_path(path: &str) -> Option<Self> {
         if let Some(op) = Op::from_path(path) {
@@ -175,7 +178,7 @@ impl PartialEq<Op> for Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packets::{Direction, Purpose};
+    use crate::packets::{Direction, Distance, Purpose};
 
     #[test]
     fn paths_are_parsed_as_they_are_formatted() {
@@ -184,6 +187,7 @@ mod tests {
                 direction,
                 size: 60,
                 purpose,
+                distance: None,
             })
         };
         for (operation, path) in [
@@ -200,6 +204,15 @@ mod tests {
             (
                 packets(Purpose::Given(2_000_000), Direction::Half),
                 "packets/rate-at-load:size=60,direction=half,load=2000000",
+            ),
+            (
+                Operation::Packets(PacketOperation {
+                    direction: Direction::One,
+                    size: 60,
+                    purpose: Purpose::Maximum,
+                    distance: Some(Distance::Near),
+                }),
+                "packets/rate:size=60,direction=one,distance=near",
             ),
             (
                 packets(Purpose::Search, Direction::One),
@@ -219,6 +232,7 @@ mod tests {
             "packets/rate:size=60,direction=one,load=1",
             "packets/rate-at-load:size=60,direction=one",
             "packets/rate:size=59,direction=one",
+            "packets/rate:size=60,direction=one,distance=there",
         ] {
             assert_eq!(Operation::from_path(path), None, "{path}");
         }

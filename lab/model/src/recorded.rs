@@ -1,7 +1,6 @@
 //! Requests as a store has them: what was asked for, as JSON. Equal requests are equal, whatever the order of their options.
 
 use crate::config::Config;
-use crate::forwarders;
 use crate::irq;
 use crate::names;
 use crate::operation::Operation;
@@ -10,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{block, OpSet};
 
-/// A request, without what only its host knows, and without its seed, which a run has.
+/// A request without facts of its host, and without its seed, which the run has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct RecordedRequest {
@@ -44,9 +43,9 @@ pub struct RecordedRequest {
     /// Commands of the user's forwarders.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub forwarders: BTreeMap<String, String>,
-    /// Text of an earlier format that cannot be parsed.
+    /// Words of a command line that an earlier version wrote, if they cannot be parsed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
+    pub unparsed: Option<String>,
 }
 
 /// Largest extent of workload block in the configurations.
@@ -106,7 +105,7 @@ impl RecordedRequest {
             forwarders: commands
                 .map(|(name, command)| (name.to_owned(), command))
                 .collect(),
-            text: None,
+            unparsed: None,
         }
     }
 
@@ -119,7 +118,7 @@ impl RecordedRequest {
     pub fn guest_operations(&self) -> OpSet {
         let of_guests = self.operations.iter().filter(|name| long(name).is_none());
         let sets = of_guests.map(|name| names::operations(name).unwrap_or(OpSet::ALL));
-        if self.text.is_some() {
+        if self.unparsed.is_some() {
             OpSet::ALL
         } else {
             sets.collect()
@@ -139,13 +138,6 @@ impl RecordedRequest {
         let facts = self.irq.iter();
         let facts = facts.map(|(name, value)| (format!("{IRQ}{name}"), value.clone()));
         irq::Settings::from_facts(&facts.collect())
-    }
-
-    /// Defines the forwarders of the user's that it names.
-    pub fn define_forwarders(&self) {
-        for (name, command) in &self.forwarders {
-            let _known = forwarders::define(name, command);
-        }
     }
 }
 
@@ -228,6 +220,7 @@ mod tests {
             direction: Direction::One,
             size: 60,
             purpose: Purpose::Maximum,
+            distance: None,
         };
         let long = vec![Operation::Build(Size::Mini), Operation::Packets(rate)];
         let request = Request {

@@ -46,6 +46,9 @@ pub fn interval(low: f64, high: f64, op: impl Into<Operation>, clock: Clock) -> 
 
 /// A rate with three significant digits, whose unit stands elsewhere.
 pub fn rate(value: f64) -> String {
+    if value.abs() < 1.0 {
+        return quantity(value);
+    }
     grouped(&three_digits(rounded(value)))
 }
 
@@ -105,10 +108,13 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// `value` with zeros after its third digit.
+/// `value` with zeros after its third digit before the point.
 fn rounded(value: f64) -> f64 {
-    let magnitude = value.abs().max(1.0).log10().floor() as i32;
-    let unit = 10f64.powi((magnitude - 2).max(0));
+    if value.abs() < 100.0 {
+        return value;
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    let unit = 10f64.powi(magnitude - 2);
     (value / unit).round() * unit
 }
 
@@ -283,6 +289,9 @@ mod tests {
         assert_eq!(value(12_345.6, Op::Copy, Clock::Wall), "12,300");
         assert_eq!(value(998.4, Op::Copy, Clock::Wall), "998");
         assert_eq!(value(99.96, Op::Copy, Clock::Wall), "100");
+        assert_eq!(value(1.996, Op::Copy, Clock::Wall), "2.00");
+        assert_eq!(value(1.44, Op::Copy, Clock::Wall), "1.44");
+        assert_eq!(value(0.0864, Op::Copy, Clock::Wall), "0.086");
         assert_eq!(times(1.0), "1.00×");
         assert_eq!(times(0.0118), "0.012×");
         assert_eq!(times(0.0064), "0.0064×");

@@ -173,13 +173,13 @@ fn describe_sizes(flags: &[Flag]) -> String {
 fn describe_size(here: Work, bare: Work) -> String {
     let count = |work| match work {
         Work::Pages(count) | Work::Blocks(count) | Work::Doubles(count) => figures::count(count),
-        Work::Unsized | Work::Apart(_) => work.to_string(),
+        Work::Unsized => work.to_string(),
     };
     let noun = match here {
         Work::Pages(_) => " pages",
         Work::Blocks(_) => " blocks",
         Work::Doubles(_) => " doubles",
-        Work::Unsized | Work::Apart(_) => "",
+        Work::Unsized => "",
     };
     format!("{}{noun} instead of {}", count(here), count(bare))
 }

@@ -19,7 +19,7 @@ use trapline_model::{left_out, Config, Observation, OperationResult, Outcome, Pl
 pub(crate) struct Execution<'a> {
     pub context: &'a RunContext<'a>,
     pub options: &'a BootOptions<'a>,
-    /// Of kernel builds.
+    /// Roots of kernel builds.
     pub roots: &'a Roots,
 }
 

@@ -11,8 +11,8 @@ use trapline_environments::{EnvError, Environment, GuestImage, Settings};
 use trapline_model::layers::Guest;
 use trapline_model::request::usual_operations;
 use trapline_model::{
-    expand, vmms, Config, EnvironmentId, FileOverride, GuestConfig, Overrides, Request, Sched,
-    Scheduling, Unavailable,
+    expand, vmms, Config, EnvironmentId, FileOverride, GuestConfig, Operation, Overrides, Request,
+    Sched, Scheduling, Unavailable,
 };
 
 /// All environments, with the settings they are made from.
@@ -140,13 +140,13 @@ impl Inventory {
         self.entry(id)?.unavailable()
     }
 
-    /// Returns the reason why a config cannot be measured, if it cannot.
-    pub fn unavailable_config(&self, config: &Config) -> Option<Unavailable> {
+    /// Returns the reason why a config cannot be measured, if it cannot. `long` are its operations that no guest repeats.
+    pub fn unavailable_config(&self, config: &Config, long: &[Operation]) -> Option<Unavailable> {
         let inventory = self.with_files_of(&config.overrides);
         let unavailable = inventory.unavailable(config.environment);
         unavailable
             .cloned()
-            .or_else(|| long::unavailable(&self.settings, config))
+            .or_else(|| long::unavailable(&self.settings, config, long))
     }
 
     /// Returns the entry of one environment.
@@ -154,16 +154,16 @@ impl Inventory {
         self.entries.iter().find(|entry| entry.id == id)
     }
 
-    /// Returns those of `configs` that can be measured. Checks them in parallel.
-    pub fn ready(&self, configs: &[Config]) -> Vec<Config> {
+    /// Returns those of `configs` that can be measured. Checks them in parallel. `long` as in [`Self::unavailable_config`].
+    pub fn ready(&self, configs: &[Config], long: &[Operation]) -> Vec<Config> {
         thread::scope(|scope| {
             for config in configs {
                 // Without a thread it is checked below.
                 let _ = thread::Builder::new()
-                    .spawn_scoped(scope, || self.unavailable_config(config).is_some());
+                    .spawn_scoped(scope, || self.unavailable_config(config, long).is_some());
             }
         });
-        let is_ready = |config: &&Config| self.unavailable_config(config).is_none();
+        let is_ready = |config: &&Config| self.unavailable_config(config, long).is_none();
         configs.iter().filter(is_ready).cloned().collect()
     }
 

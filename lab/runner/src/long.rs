@@ -1,5 +1,7 @@
 //! Boots with operations that no guest repeats: builds of a kernel, and trials of packets.
 
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use trapline_environments::kernel_build::{self, Built, Roots};
 use trapline_environments::packets::{check, Forwarder, PacketPath};
@@ -11,21 +13,29 @@ use trapline_model::{
 };
 use trapline_stats::packets::{next, LoadTrial, Step, GOALS};
 
-/// Returns why a kernel cannot be built in a configuration, or why it cannot forward packets, as far as that is known before
-/// a boot.
-pub fn unavailable(settings: &Settings, config: &Config) -> Option<Unavailable> {
+/// Returns why a configuration has none of some operations that no guest repeats, as far as that is known before a boot.
+pub fn unavailable(
+    settings: &Settings,
+    config: &Config,
+    long: &[Operation],
+) -> Option<Unavailable> {
     if config.environment.forwarder().is_some() {
         let path = PacketPath::of(config.environment).map_err(EnvError::unavailable);
-        let checked = path.and_then(|path| check(&path, &settings.parts));
+        let queues = Queues::of(config);
+        let checked = path.and_then(|path| check(&path, &settings.parts, queues));
         return checked.err().map(Unavailable::from);
     }
-    let reason = kernel_build::unsupported_reason(config.environment, Column::of(config)?);
-    let root = || {
-        kernel_build::check(&settings.cache, Size::Mini)
-            .err()
-            .map(Unavailable::from)
-    };
-    reason.map(Unavailable::new).or_else(root)
+    let column = Column::of(config)?;
+    if let Some(reason) = kernel_build::unsupported_reason(config.environment, column) {
+        return Some(Unavailable::new(reason));
+    }
+    long.iter().find_map(|operation| match operation {
+        Operation::Build(size) => {
+            let checked = kernel_build::check(&settings.cache, *size);
+            checked.err().map(Unavailable::from)
+        }
+        Operation::Guest(_) | Operation::Packets(_) => None,
+    })
 }
 
 /// Executes a boot whose operations no guest repeats.
@@ -39,7 +49,10 @@ pub fn boot(
     limits: &Limits,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Booted, EnvError> {
-    let noise = (planned.config.clock() == Clock::Wall).then(NoiseSampler::begin);
+    // The ports of packets are load that is not of the measured process.
+    let is_build = planned.config.environment.forwarder().is_none();
+    let samples_noise = is_build && planned.config.clock() == Clock::Wall;
+    let noise = samples_noise.then(NoiseSampler::begin);
     let mut observation = Observation {
         config: planned.config.clone(),
         clock: planned.config.clock(),
@@ -138,76 +151,94 @@ impl<'a> Tester<'a> {
         })
     }
 
-    /// Executes the trials of all operations.
+    /// Executes the trials of all operations. What fails is a result, beside those of the trials before it.
     ///
     /// # Errors
     /// The boot was stopped.
     fn all(&mut self) -> Result<Vec<OperationResult>, EnvError> {
-        let mut results: Vec<OperationResult> = Vec::new();
+        let mut results = Vec::new();
+        let mut largest = BTreeMap::new();
         for operation in &self.planned.long {
             let Operation::Packets(of) = *operation else {
                 continue;
             };
             (self.progress)(Progress::Operation(*operation));
-            let outcome = match self.trials(of, &results) {
+            let mut trials = Vec::new();
+            let ended = self.trials(of, &mut largest, &mut trials);
+            if let Some(first) = trials.first() {
+                // A search leaves those of other distances to their own operation.
+                let at = trials.iter().map(Trial::distance).collect::<BTreeSet<_>>();
+                let first = first.distance();
+                let others = at.into_iter().filter(|distance| *distance != first);
+                for distance in std::iter::once(first).chain(others) {
+                    let of = of.at(distance);
+                    let trials = trials.iter().filter(|it| it.distance() == distance);
+                    let outcome = Outcome::of_trials(of, trials.copied().collect());
+                    results.push(OperationResult::new(Operation::Packets(of), outcome));
+                }
+            }
+            match ended {
+                Ok(()) => {}
                 Err(error @ EnvError::Stopped) => return Err(error),
-                Err(error) => Outcome::Failed(error.with_remedy()),
-                Ok(trials) => Outcome::of_trials(of, trials),
-            };
-            results.push(OperationResult::new(*operation, outcome));
+                Err(error) => {
+                    let outcome = Outcome::Failed(error.with_remedy());
+                    results.push(OperationResult::new(*operation, outcome));
+                }
+            }
         }
         Ok(results)
     }
 
-    /// Returns the trials of an operation. Those with a part of the largest rate are behind it.
+    /// Appends the trials of an operation. Those with a part of the largest rate are behind it.
     fn trials(
         &self,
         of: PacketOperation,
-        before: &[OperationResult],
-    ) -> Result<Vec<Trial>, EnvError> {
-        let largest = || {
-            let of = PacketOperation {
-                purpose: Purpose::Maximum,
-                ..of
-            };
-            let found = before.iter().find(|it| it.op == Operation::Packets(of));
-            match found.map(|found| &found.outcome) {
-                Some(Outcome::Measured { trials, .. }) => trials
-                    .first()
-                    .copied()
-                    .map_or_else(|| self.trial(of, None), Ok),
-                _ => self.trial(of, None),
-            }
+        largest: &mut BTreeMap<PacketOperation, Trial>,
+        trials: &mut Vec<Trial>,
+    ) -> Result<(), EnvError> {
+        let maximum = PacketOperation {
+            purpose: Purpose::Maximum,
+            ..of
+        };
+        let mut largest = || match largest.entry(maximum) {
+            Entry::Occupied(known) => Ok(*known.get()),
+            Entry::Vacant(unknown) => self.trial(maximum, None).map(|it| *unknown.insert(it)),
         };
         match of.purpose {
-            Purpose::Maximum => Ok(vec![self.trial(of, None)?]),
-            Purpose::Given(load) => Ok(vec![self.trial(of, Some(load.into()))?]),
+            Purpose::Maximum => trials.push(largest()?),
+            Purpose::Given(load) => trials.push(self.trial(of, Some(load.into()))?),
             Purpose::HalfLoad => {
                 let rate = (rate_of_sender(of, &largest()?) / 2.0).max(1.0);
-                Ok(vec![self.trial(of, Some(rate))?])
+                trials.push(self.trial(of, Some(rate))?);
             }
-            Purpose::Search => self.search(of, &largest()?),
+            Purpose::Search => self.search(of, &largest()?, trials)?,
         }
+        Ok(())
     }
 
     /// Searches the rates of all goals.
-    fn search(&self, of: PacketOperation, largest: &Trial) -> Result<Vec<Trial>, EnvError> {
+    fn search(
+        &self,
+        of: PacketOperation,
+        largest: &Trial,
+        trials: &mut Vec<Trial>,
+    ) -> Result<(), EnvError> {
         let rate = rate_of_sender(of, largest).max(1.0);
-        let (mut all, mut comparable) = (Vec::new(), Vec::new());
+        let mut comparable = Vec::new();
         for goal in GOALS {
             while let Step::Try(load) = next(&comparable, goal, rate * FIRST, rate * MOST) {
-                if all.len() == MOST_TRIALS {
-                    return Ok(all);
+                if trials.len() == MOST_TRIALS {
+                    return Ok(());
                 }
                 let trial = self.trial(of, Some(load))?;
                 if trial.distance() == largest.distance() {
                     let loss = trial.loss();
                     comparable.push(LoadTrial { load, loss });
                 }
-                all.push(trial);
+                trials.push(trial);
             }
         }
-        Ok(all)
+        Ok(())
     }
 
     fn trial(&self, of: PacketOperation, offered: Option<f64>) -> Result<Trial, EnvError> {

@@ -14,7 +14,8 @@ use std::time::{Duration, SystemTime};
 use trapline_abi::{block, OpSet};
 use trapline_environments::disk;
 use trapline_model::{
-    expand, irq, populate, Config, EnvironmentId, Plan, RecordedRequest, Request,
+    expand, irq, populate, Config, EnvironmentId, Observation, Outcome, Plan, RecordedRequest,
+    Request,
 };
 use trapline_store::{NewRun, Run, RunId, RunInfo, Store};
 
@@ -84,7 +85,7 @@ fn without_boots(
             plan: plan_text.map(str::to_owned),
         },
         observations: Vec::new(),
-        skips: skips(plan, context.inventory),
+        skips: skips(request, plan, context.inventory),
     }
 }
 
@@ -131,11 +132,34 @@ pub fn continue_run(
     if let Some(time) = expected(&store.runs()?, number).filter(|_| stored.is_empty()) {
         context.events.handle(RunEvent::Expected(time));
     }
-    plan.boots
-        .retain(|boot| !stored.contains(&(boot.config.clone(), boot.replicate)));
+    let given_up = given_up(store, number, &plan)?;
+    plan.boots.retain(|boot| {
+        let is_stored = stored.contains(&(boot.config.clone(), boot.replicate));
+        !is_stored && !given_up.contains(&boot.config)
+    });
     let mut sink = StoreSink::new(store, number);
     boots::execute(&plan, context, options, &mut sink)?;
     finish(store, number, context)
+}
+
+/// Returns the configurations whose builds or packets are not tried again: of their stored boots none has a result, or
+/// the reason why there are none is stored.
+fn given_up(store: &mut Store, number: RunId, plan: &Plan) -> Result<Vec<Config>, Failure> {
+    let mut long = plan.boots.iter().filter(|boot| !boot.long.is_empty());
+    if long.next().is_none() {
+        return Ok(Vec::new());
+    }
+    let run = store.load(number)?;
+    let is_failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
+    let has_failed = |boot: &&Observation| boot.operations.iter().all(|it| is_failed(&it.outcome));
+    let failed = run.observations.iter().filter(has_failed);
+    let failed = failed.map(|boot| &boot.config);
+    let skipped = run.skips.iter().map(|(config, _)| config);
+    let long = |config: &&Config| {
+        let mut boots = plan.boots.iter();
+        boots.any(|boot| boot.config == **config && !boot.long.is_empty())
+    };
+    Ok(failed.chain(skipped).filter(long).cloned().collect())
 }
 
 /// Returns the finished runs before `run` of the same request, whatever its seed, the latest first.
@@ -169,7 +193,7 @@ pub fn begin(
 ) -> Result<RunId, Failure> {
     let recorded = record(request, context);
     let number = create(store, request.seed, recorded, plan_text, context)?;
-    for (config, reason) in skips(&expand(request), context.inventory) {
+    for (config, reason) in skips(request, &expand(request), context.inventory) {
         store.add_skip(number, &config, &reason)?;
     }
     Ok(number)
@@ -210,9 +234,9 @@ fn record(request: &Request, context: &RunContext<'_>) -> Recorded {
 }
 
 /// Returns the configs that are skipped, with their reasons.
-fn skips(plan: &Plan, inventory: &Inventory) -> Vec<(Config, String)> {
+fn skips(request: &Request, plan: &Plan, inventory: &Inventory) -> Vec<(Config, String)> {
     let left_out = plan.left_out.iter().filter_map(|config| {
-        let unavailable = inventory.unavailable_config(config)?;
+        let unavailable = inventory.unavailable_config(config, &request.long)?;
         Some((config.clone(), unavailable.to_string()))
     });
     left_out.chain(plan.without_work.iter().cloned()).collect()

@@ -33,6 +33,19 @@ impl ComparableCell {
     /// Summarises `op` in `config`; `None` if no boot has an outcome.
     pub fn new(observations: &[Observation], config: &Config, op: Operation) -> Option<Self> {
         let mut all: Vec<_> = outcomes(boots_of(observations, config), op).collect();
+        // A latency needs frames that are sampled.
+        let is_empty = |outcome: &Outcome| {
+            matches!(outcome, Outcome::Measured { trials, samples, .. }
+            if samples.is_empty() && !trials.is_empty() && outcome.damaged_frames() == 0)
+        };
+        all.retain(|(_, outcome)| !is_empty(outcome));
+        if let Operation::Packets(of) = op {
+            let is_measured =
+                |(_, outcome): &BootOutcome<'_>| matches!(outcome, Outcome::Measured { .. });
+            if !of.has_figure() && all.iter().all(is_measured) {
+                return None;
+            }
+        }
         if all.is_empty() {
             return None;
         }
@@ -130,6 +143,11 @@ impl<'a> MeasuredBoot<'a> {
         else {
             return Ok(None);
         };
+        let damaged = outcome.damaged_frames();
+        if damaged > 0 {
+            let reason = format!("{damaged} damaged frames");
+            return Err(Value::failed(FailureKind::Broken, reason));
+        }
         let samples = outcome.batches();
         let values = samples
             .iter()
@@ -170,17 +188,12 @@ fn measured_boots<'a>(
     if clock.is_exact() {
         exact::require_agreement(all)?;
     }
-    let mut boots = all
+    let boots = all
         .iter()
         .filter_map(|one| MeasuredBoot::new(*one, op).transpose())
         .collect::<Result<Vec<_>, _>>()?;
-    let Some(first) = boots.first() else {
+    if boots.is_empty() {
         return Err(no_figure(all));
-    };
-    // Rates of CPUs at another distance are not those of the first round.
-    if let Work::Apart(_) = first.work {
-        let work = first.work;
-        boots.retain(|boot| boot.work == work);
     }
     if value::is_checked(op) {
         require_equal_checksums(&boots)?;
@@ -340,7 +353,6 @@ fn clocks_disagree(boots: &[MeasuredBoot<'_>]) -> Option<Flag> {
 fn boots_lost(boots: &[MeasuredBoot<'_>], all: &[BootOutcome<'_>]) -> Option<Flag> {
     let lost = all.len() - boots.len();
     let reason = match no_figure(all) {
-        Value::Skip(reason) if reason.is_empty() => "CPUs at another distance".to_owned(),
         Value::Skip(reason) => reason,
         Value::Failed(failure) => failure.reason,
         Value::Measured(_) => return None,

@@ -296,16 +296,12 @@ pub fn summarise(observations: &[Observation]) -> Summary {
 /// An outcome of one operation, with the boot it is from.
 pub(crate) type BootOutcome<'a> = (&'a Observation, &'a Outcome);
 
-/// Returns the operations with outcomes, in display order. A search of packets has no figure of its own.
+/// Returns the operations with outcomes, in display order.
 pub(crate) fn operations_of<'a>(
     boots: impl IntoIterator<Item = &'a Observation>,
 ) -> Vec<Operation> {
     let all = boots.into_iter().flat_map(|boot| &boot.operations);
-    let has_figure = |op: &Operation| match op {
-        Operation::Packets(of) => of.has_figure(),
-        Operation::Guest(_) | Operation::Build(_) => true,
-    };
-    Operation::in_display_order(all.map(|one| one.op).filter(has_figure))
+    Operation::in_display_order(all.map(|one| one.op))
 }
 
 /// Returns the outcomes of `op` in the order of boots.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use trapline_abi::{Measure, Op, Unit, Workload};
-use trapline_model::packets::Distance;
 use trapline_model::{Clock, Operation, Outcome, Sample};
 
 /// Iterations of the empty loop in `loop_cost` ([`trapline_abi::Record::Begin`]).
@@ -52,10 +51,7 @@ impl Calibration {
     /// their operations; for a rate their bytes divided by their time. In the unit of [`Self::value`];
     /// `None` without batches or if one is invalid.
     pub fn mean(&self, unit: Unit, samples: &[Sample]) -> Option<f64> {
-        if samples
-            .iter()
-            .any(|batch| batch.count == 0 || batch.end < batch.start)
-        {
+        if samples.iter().any(|batch| is_invalid(unit, batch)) {
             return None;
         }
         // Sums of integers below 2^53 are exact.
@@ -83,6 +79,11 @@ impl Calibration {
         let of_clock = self.clock_cost as f64 / (sample.count.max(1)) as f64;
         of_loop.max(of_clock) * self.unit_per_tick
     }
+}
+
+/// Returns whether a batch repeats nothing, or ends before it begins. A rate of nothing is 0.
+fn is_invalid(unit: Unit, batch: &Sample) -> bool {
+    batch.count == 0 && unit == Unit::Time || batch.end < batch.start
 }
 
 /// Returns the unit of an operation's figures: `ns` or `insn` per operation, megabytes (a million bytes)
@@ -140,8 +141,6 @@ pub enum Work {
     Blocks(u64),
     /// Doubles in each array.
     Doubles(u64),
-    /// Packets between CPUs of this distance.
-    Apart(Distance),
 }
 
 impl Work {
@@ -150,14 +149,7 @@ impl Work {
         let (op, batches) = (op.into(), outcome.batches());
         let batch = batches.first().map_or(0, |sample| sample.count);
         match op {
-            Operation::Build(_) => Self::Unsized,
-            Operation::Packets(_) => match outcome {
-                Outcome::Measured { trials, .. } => {
-                    let first = trials.first();
-                    first.map_or(Self::Unsized, |trial| Self::Apart(trial.distance()))
-                }
-                Outcome::Skipped(_) | Outcome::Failed(_) => Self::Unsized,
-            },
+            Operation::Build(_) | Operation::Packets(_) => Self::Unsized,
             Operation::Guest(Op::FirstTouch4k) => Self::Pages(batch),
             Operation::Guest(Op::Malloc1m) => Self::Blocks(batch),
             op if op.is_of(Workload::Net) => Self::Unsized,
@@ -176,7 +168,6 @@ impl fmt::Display for Work {
             Self::Pages(count) => write!(f, "{count} pages"),
             Self::Blocks(count) => write!(f, "{count} blocks"),
             Self::Doubles(count) => write!(f, "{count} doubles"),
-            Self::Apart(distance) => write!(f, "CPUs {}", distance.words()),
         }
     }
 }

@@ -32,7 +32,7 @@ mod write;
 pub use error::{Problem, StoreError};
 pub use schema::VERSION;
 
-use rusqlite::backup::Backup;
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,8 +45,8 @@ use trapline_model::{Config, Observation, RecordedRequest};
 /// Timeout for the lock of another process that writes to the same store.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pages of a store that are copied at once: more than any has.
-const PAGES: i32 = i32::MAX;
+/// Copies all pages of a store at once (`sqlite3_backup_step`).
+const ALL_PAGES: i32 = -1;
 
 /// An open store.
 pub struct Store {
@@ -160,6 +160,19 @@ fn check(path: &Path) -> Result<(), StoreError> {
     Err(StoreError::new(path, problem))
 }
 
+/// Returns a copy of a store of an earlier format, migrated: in a temporary file, which SQLite keeps in memory while it is small.
+fn migrated_copy(of: &Connection) -> Result<Connection, Problem> {
+    let mut copy = Connection::open("")?;
+    copy.pragma_update(None, "trusted_schema", false)?;
+    match Backup::new(of, &mut copy)?.step(ALL_PAGES)? {
+        StepResult::Done => {}
+        // Another process writes to it.
+        _ => return Err(Problem::Locked),
+    }
+    schema::migrate(&mut copy)?;
+    Ok(copy)
+}
+
 impl Store {
     /// Opens the store at `path`. Creates it, with its parent directories, if it does not exist.
     ///
@@ -192,7 +205,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the store at `path` for reading. Does not create or change it: one of an earlier format is migrated in memory.
+    /// Opens the store at `path` for reading. Does not create or change it: one of an earlier format is migrated as a copy.
     ///
     /// # Errors
     /// [`Problem::Missing`], or as [`Self::open`].
@@ -208,14 +221,7 @@ impl Store {
         store.attempt(|connection| {
             schema::verify(connection)?;
             if schema::is_earlier(connection)? {
-                let mut copy = Connection::open_in_memory()?;
-                Backup::new(connection, &mut copy)?.run_to_completion(
-                    PAGES,
-                    Duration::ZERO,
-                    None,
-                )?;
-                schema::migrate(&mut copy)?;
-                *connection = copy;
+                *connection = migrated_copy(connection)?;
             }
             Ok(())
         })?;

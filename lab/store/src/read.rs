@@ -59,7 +59,7 @@ fn run_info(row: &Row<'_>) -> Result<RunInfo, Problem> {
         started_at: unsigned(row.get(1)?),
         finished_at: row.get::<_, Option<i64>>(2)?.map(unsigned),
         seed: unsigned(row.get(3)?),
-        request: request(&row.get::<_, String>(4)?)?,
+        request: request(&row.get::<_, String>(4)?),
         version: row.get(5)?,
         facts: facts(&row.get::<_, String>(6)?)?,
         boots: unsigned(row.get(7)?),
@@ -109,7 +109,19 @@ fn observations(connection: &Connection, run: RunId) -> Result<Vec<Observation>,
     })
 }
 
+/// Results of a boot, at most: more than any has, and reports compare each with each.
+const MOST_RESULTS: i64 = 20_000;
+
 fn operations(connection: &Connection, boot: i64) -> Result<Vec<OperationResult>, Problem> {
+    let count = "SELECT count(*) FROM operations WHERE boot = ?1";
+    let count: i64 = connection
+        .prepare_cached(count)?
+        .query_row([boot], |row| row.get(0))?;
+    if count > MOST_RESULTS {
+        return Err(Problem::Corrupt(format!(
+            "a boot of it has {count} results"
+        )));
+    }
     let sql = "SELECT id, operation, outcome, reason, clock_cost, loop_cost, checksum, exits, host_cpu_ns, elapsed_ticks,
          elapsed_ns, idle_ticks, idle_bytes FROM operations WHERE boot = ?1 ORDER BY id";
     collect(connection, sql, boot, |row| {

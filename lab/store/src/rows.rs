@@ -2,7 +2,7 @@
 //!
 //! Unsigned numbers are stored as two's complement.
 
-use crate::{Problem, RunId};
+use crate::{earlier, Problem, RunId};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
 use std::collections::BTreeMap;
 use trapline_model::{EnvironmentId, RecordedRequest};
@@ -31,8 +31,9 @@ pub fn facts(json: &str) -> Result<BTreeMap<String, String>, Problem> {
     serde_json::from_str(json).map_err(|_| damage("facts", json))
 }
 
-pub fn request(json: &str) -> Result<RecordedRequest, Problem> {
-    RecordedRequest::parse(json).ok_or_else(|| damage("request", json))
+/// Returns a request; what is none is kept as its text.
+pub fn request(text: &str) -> RecordedRequest {
+    RecordedRequest::parse(text).unwrap_or_else(|| earlier::parsed(text))
 }
 
 pub fn damage(what: &str, text: &str) -> Problem {

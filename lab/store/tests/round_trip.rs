@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use trapline_abi::{Counter, CpuState, Interrupt, Op, Stage};
 use trapline_model::kernel_build::Size;
 use trapline_model::observed::IdleWork;
-use trapline_model::packets::{Direction, Latency, PacketOperation, Purpose, Trial};
+use trapline_model::packets::{Direction, Distance, Latency, PacketOperation, Purpose, Trial};
 use trapline_model::{
     Clock, Config, EnvironmentId, Launch, Observation, Operation, OperationResult, Outcome,
     RecordedRequest, Sample,
@@ -139,6 +139,7 @@ fn long_operations() -> impl Strategy<Value = OperationResult> {
             direction: Direction::Both,
             size,
             purpose,
+            distance: Some(Distance::Near),
         };
         let outcome = Outcome::of_trials(operation, trials);
         OperationResult::new(Operation::Packets(operation), outcome)
@@ -180,14 +181,14 @@ proptest! {
         seen in vec(observations(), 0..4),
         seed in any::<u64>(),
         configs in proptest::collection::btree_set(any::<String>(), 0..3),
-        text in option::of(any::<String>()),
+        unparsed in option::of(any::<String>()),
         facts in btree_map(any::<String>(), any::<String>(), 0..3),
         reason in any::<String>(),
     ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.db");
         let skipped: Config = "kvm:pin=shared".parse().unwrap();
-        let request = RecordedRequest { configs, text, ..RecordedRequest::default() };
+        let request = RecordedRequest { configs, unparsed, ..RecordedRequest::default() };
         let new = NewRun { seed, request: request.clone(), version: "0.1.0", facts: facts.clone(), ..NewRun::default() };
         let run = {
             let mut store = Store::open(&path).unwrap();

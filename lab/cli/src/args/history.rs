@@ -1,7 +1,7 @@
 //! Arguments of `history`.
 
 use super::pages::after_help;
-use super::{environment_parser, workload_parser, StoreOptions};
+use super::{stored_environment_parser, stored_workload_parser, StoreOptions};
 use clap::{Args, ValueEnum};
 use trapline_model::EnvironmentId;
 
@@ -21,10 +21,10 @@ pub enum HistoryFormat {
 #[command(after_help = after_help("history"))]
 pub struct HistoryArgs {
     /// Environments [default: all]
-    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
+    #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = stored_environment_parser(), hide_possible_values = true)]
     pub environments: Vec<EnvironmentId>,
     /// Workloads or operations [default: all]
-    #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
+    #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = stored_workload_parser(), hide_possible_values = true)]
     pub workloads: Vec<String>,
     /// Smallest change to report on the wall clock; exact clocks have no limit
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = super::compare::percent)]

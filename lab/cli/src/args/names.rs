@@ -6,11 +6,24 @@ use std::ffi::OsStr;
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_model::names::{self, Selection};
 use trapline_model::request::usual_operations;
-use trapline_model::{Config, EnvironmentId};
+use trapline_model::{Config, EnvironmentId, Operation};
 
 pub fn environment_parser() -> impl TypedValueParser<Value = EnvironmentId> {
     let names = environment_names(|name| names::environments(name).map(drop));
     names.map(|name| EnvironmentId::from_name(&name).expect("the name was checked"))
+}
+
+/// Parses the name of an environment of stored runs, which may be a forwarder of packets.
+pub fn stored_environment_parser() -> impl TypedValueParser<Value = EnvironmentId> {
+    let names = environment_names(|name| match EnvironmentId::recorded_forwarder(name) {
+        Some(_) => Ok(()),
+        None => names::environments(name).map(drop),
+    });
+    names.map(|name| {
+        let known = EnvironmentId::from_name(&name);
+        let known = known.or_else(|| EnvironmentId::recorded_forwarder(&name));
+        known.expect("the name was checked")
+    })
 }
 
 /// Parses an environment with settings, `ENV[:SETTING=VALUE,...]`.
@@ -35,6 +48,19 @@ pub fn workload_parser() -> impl TypedValueParser<Value = String> {
     Names {
         known: workloads(),
         check: |name| names::operations(name).map(drop),
+    }
+}
+
+/// Parses the name of a workload or operation of stored runs, which may be that of kernel builds or packets.
+pub fn stored_workload_parser() -> impl TypedValueParser<Value = String> {
+    let long = Operation::LONG_WORKLOADS.map(PossibleValue::new);
+    Names {
+        known: workloads().into_iter().chain(long).collect(),
+        check: |name| match Operation::from_path(name) {
+            Some(operation) if operation.guest().is_none() => Ok(()),
+            _ if Operation::LONG_WORKLOADS.contains(&name) => Ok(()),
+            _ => names::operations(name).map(drop),
+        },
     }
 }
 

@@ -155,7 +155,7 @@ power button, h prints help, and a sends Ctrl-A itself.",
         notes: "\
 A path is a forwarder between two ports. The ports are one thread without guests:
 they send numbered frames and check each that arrives. Others are compared with
-the first path, in rounds that measure each once.
+the first of the table, in rounds that measure each once.
 
 --forwarder gives a program between two vhost-user sockets, {a} and {b}, which
 it opens; {cpu} is the CPU that it is to use.",

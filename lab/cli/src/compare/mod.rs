@@ -149,7 +149,7 @@ fn request(
 }
 
 fn require_ready(inventory: &Inventory, config: &Config) -> Result<(), Failure> {
-    match inventory.unavailable_config(config) {
+    match inventory.unavailable_config(config, &[]) {
         None => Ok(()),
         Some(unavailable) => {
             let failure = Failure::new(format!("{config} cannot be measured: {unavailable}"));

@@ -212,11 +212,11 @@ mod tests {
 
     #[test]
     fn missing_vmx_is_reported_with_a_remedy() {
-        let reason = "line 5: module /trapline/kvm_intel.ko: OperationResult not supported";
+        let reason = "line 5: module /trapline/kvm_intel.ko: Operation not supported";
         let errors = [reason, "its Linux stopped"]
             .map(|reason| with_remedy(Error::Machine(reason.to_owned())).to_string());
         expect![[r#"
-            simulated machine failed: line 5: module /trapline/kvm_intel.ko: OperationResult not supported; if this Bochs was built without VMX, the distribution's has it: sudo apt-get install --no-install-recommends bochs bochs-term
+            simulated machine failed: line 5: module /trapline/kvm_intel.ko: Operation not supported; if this Bochs was built without VMX, the distribution's has it: sudo apt-get install --no-install-recommends bochs bochs-term
             simulated machine failed: its Linux stopped"#]].assert_eq(&errors.join("\n"));
     }
 }

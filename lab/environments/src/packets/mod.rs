@@ -44,13 +44,7 @@ impl Forwarder {
         cpus: [u32; 2],
         queues: Queues,
     ) -> Result<Self, Error> {
-        if !path.supports(queues) {
-            let reason = format!(
-                "{} has no {queues}: choose --ring split --queues 1",
-                path.name
-            );
-            return Err(Error::unavailable(reason));
-        }
+        check(path, parts, queues)?;
         let traffic = own_program(parts, "trapline-traffic")?;
         let directory = WorkDirectory::temporary()?;
         let mut forwarder = Self {
@@ -186,7 +180,14 @@ impl Forwarder {
 ///
 /// # Errors
 /// One is missing.
-pub fn check(path: &PacketPath, parts: &Parts) -> Result<(), Error> {
+pub fn check(path: &PacketPath, parts: &Parts, queues: Queues) -> Result<(), Error> {
+    if !path.supports(queues) {
+        let reason = format!(
+            "{} has no {queues}: choose --ring split --queues 1",
+            path.name
+        );
+        return Err(Error::unavailable(reason));
+    }
     match &path.kind {
         Kind::Linux(_) => Ok(()),
         Kind::Program(program) => find(program, parts).map(drop),

@@ -1,6 +1,6 @@
 //! Rates of packets through a forwarder: a switch between two ports, without guests.
 //!
-//! What forwards is an environment (`net/NAME`), the queues of its ports are settings of it. A trial sends numbered
+//! A forwarder is an environment (`net/NAME`), the queues of its ports are settings of it. A trial sends numbered
 //! frames for a time.
 
 mod operation;
@@ -14,7 +14,7 @@ use crate::named::named;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// Who sends to whom.
+/// Ports that send, and that receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// The first port to the second one.
@@ -110,7 +110,7 @@ pub fn configs(environments: &[EnvironmentId], rings: &[Ring], pairs: &[u32]) ->
     all
 }
 
-/// Returns operations with all combinations of parameters. Nothing arrives behind a forwarder that drops frames, so that
+/// Returns operations with all combinations of parameters, each once. Nothing arrives behind a forwarder that drops frames, so that
 /// those sent to it have no latency.
 pub fn operations(
     sizes: &[u32],
@@ -128,9 +128,12 @@ pub fn operations(
                 direction,
                 size,
                 purpose,
+                distance: None,
             }));
         }
     }
+    all.sort_unstable();
+    all.dedup();
     all
 }
 
@@ -245,7 +248,7 @@ impl Trial {
 
     /// Returns the share of frames that did not arrive, of those that were due.
     pub fn loss(&self) -> f64 {
-        let due = self.sent + self.refused;
+        let due = self.sent.saturating_add(self.refused);
         due.saturating_sub(self.received) as f64 / (due as f64).max(1.0)
     }
 }

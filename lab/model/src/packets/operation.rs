@@ -1,21 +1,23 @@
 //! Operations of packets.
 
-use super::{Direction, FRAME};
+use super::{Direction, Distance, FRAME};
 use std::fmt;
 use trapline_abi::Measure;
 
-/// What trials with frames of one kind measure.
+/// Measurement by trials with frames of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PacketOperation {
-    /// Who sends.
+    /// Ports that send.
     pub direction: Direction,
     /// Bytes of a frame from the destination address, without the checksum of 4 bytes.
     pub size: u32,
-    /// What is measured.
+    /// Quantity that is measured.
     pub purpose: Purpose,
+    /// How far both CPUs were apart, which only trials show. Rates of different distances are never compared.
+    pub distance: Option<Distance>,
 }
 
-/// What is measured.
+/// Quantity that trials measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Purpose {
     /// The rate with as many frames on their way as a queue holds.
@@ -44,12 +46,13 @@ impl PacketOperation {
     /// Returns the operation with this name, as it is formatted.
     pub fn from_name(name: &str) -> Option<Self> {
         let (name, parameters) = name.split_once(':')?;
-        let (mut size, mut direction, mut load) = (None, None, None);
+        let (mut size, mut direction, mut load, mut distance) = (None, None, None, None);
         for parameter in parameters.split(',') {
             match parameter.split_once('=')? {
                 ("size", value) => size = value.parse().ok(),
                 ("direction", value) => direction = Direction::from_name(value),
                 ("load", value) => load = value.parse().ok(),
+                ("distance", value) => distance = Some(Distance::from_name(value)?),
                 _ => return None,
             }
         }
@@ -64,7 +67,16 @@ impl PacketOperation {
             direction: direction?,
             size: size.filter(|size| FRAME.contains(size))?,
             purpose,
+            distance,
         })
+    }
+
+    /// Returns the operation with CPUs of this distance.
+    pub fn at(self, distance: Distance) -> Self {
+        Self {
+            distance: Some(distance),
+            ..self
+        }
     }
 
     /// Returns a phrase that defines it.
@@ -100,9 +112,12 @@ impl fmt::Display for PacketOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, direction) = (self.purpose.name(), self.direction.name());
         write!(f, "{name}:size={},direction={direction}", self.size)?;
-        match self.purpose {
-            Purpose::Given(load) => write!(f, ",load={load}"),
-            Purpose::Maximum | Purpose::HalfLoad | Purpose::Search => Ok(()),
+        if let Purpose::Given(load) = self.purpose {
+            write!(f, ",load={load}")?;
+        }
+        match self.distance {
+            Some(distance) => write!(f, ",distance={}", distance.name()),
+            None => Ok(()),
         }
     }
 }

@@ -82,7 +82,8 @@ fn the_table_is_the_source_documents_with_computed_percentages() {
            median and range of 3 builds each. N(s): virtual CPU i on CPU i, the VMM on
            CPU 0; N(d): on CPU i+1. Over 1(d): against the same environment there; over
            host: against host on the same CPUs; + is slower.
-        tiny: bzImage of tinyconfig, from a configured source, package linux-source-6.1.
+           tiny: bzImage of tinyconfig, from a configured source, package
+           linux-source-6.1.
     "#]]
     .assert_eq(&table(&document()));
     let report = report(&document());
@@ -123,7 +124,8 @@ fn percentages_of_several_rounds_have_an_interval_with_its_level() {
            CPU 0; N(d): on CPU i+1. Over 1(d): against the same environment there; over
            host: against host on the same CPUs; + is slower. Percentages are medians of
            the ratios of the rounds. Level of the interval: 75%.
-        tiny: bzImage of tinyconfig, from a configured source, package linux-source-6.1.
+           tiny: bzImage of tinyconfig, from a configured source, package
+           linux-source-6.1.
     "#]]
     .assert_eq(&table(&rounds()));
 }
@@ -148,7 +150,8 @@ fn a_lost_build_lowers_the_level() {
            CPU 0; N(d): on CPU i+1. Over 1(d): against the same environment there; over
            host: against host on the same CPUs; + is slower. Percentages are medians of
            the ratios of the rounds. Level of the interval: 50%, 75%.
-        tiny: bzImage of tinyconfig, from a configured source, package linux-source-6.1.
+           tiny: bzImage of tinyconfig, from a configured source, package
+           linux-source-6.1.
     "#]]
     .assert_eq(&table(&builds));
     let json = serde_json::to_value(json(&report(&rounds()))).unwrap();
@@ -208,7 +211,8 @@ fn an_exact_clock_gives_the_same_digits_twice() {
            2 builds each. N(s): virtual CPU i on CPU i, the VMM on CPU 0; N(d): on CPU
            i+1. Over 1(d): against the same environment there; over sim/linux: against
            sim/linux on the same CPUs; + is slower.
-        tiny: bzImage of tinyconfig, from a configured source, package linux-source-6.1.
+           tiny: bzImage of tinyconfig, from a configured source, package
+           linux-source-6.1.
     "#]]
     .assert_eq(&table(&all(5.0)));
     let summary = report(&all(5.1)).summary;

@@ -29,7 +29,7 @@ pub struct Rates {
 /// The frames of a table, and how far its CPUs are apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Frames {
-    /// Who sends.
+    /// Ports that send.
     pub direction: Direction,
     /// Queues of each port.
     pub queues: Queues,
@@ -191,6 +191,10 @@ impl Rates {
                 else {
                     continue;
                 };
+                // They are a failure of its cell.
+                if operation.outcome.damaged_frames() > 0 {
+                    continue;
+                }
                 for trial in trials {
                     let frames = Frames {
                         direction: of.direction,

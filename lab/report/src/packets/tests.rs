@@ -28,6 +28,7 @@ fn round(name: &str, round: u32, purpose: Purpose, trials: Vec<Trial>) -> Observ
         direction: Direction::One,
         size: 60,
         purpose,
+        distance: trials.first().map(Trial::distance),
     };
     let outcome = Outcome::of_trials(operation, trials);
     let mut boot = boot(path(name), round, []);
@@ -93,7 +94,10 @@ fn a_rate_is_the_figure_of_its_operation() {
     let [cell] = cells.as_slice() else {
         panic!("{cells:?}");
     };
-    assert_eq!(cell.op.path(), "packets/rate:size=60,direction=one");
+    assert_eq!(
+        cell.op.path(),
+        "packets/rate:size=60,direction=one,distance=near"
+    );
     let figure = cell.value.figure().unwrap();
     assert_eq!((cell.unit, figure.estimate), ("Mpps", 3.0));
 }
@@ -120,10 +124,14 @@ fn rounds_at_another_distance_are_not_in_the_figure() {
         largest("switch", 2, 10, 400.0),
     ];
     let cells = report(&boots).cells();
-    let figure = cells[0].value.figure().unwrap();
-    assert_eq!((figure.boots, figure.min), (2, 10.0));
-    let lost = format!("{:?}", figure.boots_lost());
-    assert!(lost.contains("CPUs at another distance"), "{lost}");
+    let figures = cells.iter().map(|cell| {
+        let figure = cell.value.figure().unwrap();
+        (cell.op.path(), figure.boots, figure.min)
+    });
+    let [near, mid] = figures.collect::<Vec<_>>().try_into().unwrap();
+    let rate = |distance| format!("packets/rate:size=60,direction=one,distance={distance}");
+    assert_eq!(near, (rate("near"), 2, 10.0));
+    assert_eq!((mid.0, mid.1), (rate("mid"), 1));
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Profiler<'_> {
     pub fn profile(&self, configs: &[Config], operations: OpSet) -> Result<ProfiledRun, Failure> {
         let (inventory, interrupt) = (self.context.inventory, self.context.interrupt);
         for config in configs {
-            if let Some(unavailable) = inventory.unavailable_config(config) {
+            if let Some(unavailable) = inventory.unavailable_config(config, &[]) {
                 return Err(Failure::from(&unavailable).about(&config.to_string()));
             }
         }

@@ -4,17 +4,23 @@
 mod request;
 mod rows;
 
-use crate::rows::collect;
+pub use request::parsed;
+
+use crate::rows::{collect, facts};
 use crate::Problem;
 use rusqlite::Transaction;
+use std::collections::BTreeMap;
+use trapline_model::{irq, RecordedRequest};
 
 /// Converts requests, builds and trials, and removes the tables of these.
 pub fn convert(transaction: &Transaction<'_>) -> Result<(), Problem> {
-    let runs = "SELECT id, request FROM runs WHERE id > ?1 ORDER BY id";
-    let runs: Vec<(i64, String)> =
-        collect(transaction, runs, 0, |row| Ok((row.get(0)?, row.get(1)?)))?;
-    for (run, words) in runs {
-        let request = request::parsed(&words);
+    let runs = "SELECT id, request, facts FROM runs WHERE id >= ?1 ORDER BY id";
+    let runs: Vec<(i64, String, String)> = collect(transaction, runs, i64::MIN, |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+    })?;
+    for (run, words, of_run) in runs {
+        let mut request = request::parsed(&words);
+        complete(&mut request, &facts(&of_run)?);
         transaction.execute(
             "UPDATE runs SET request = ?2 WHERE id = ?1",
             (run, request.to_string()),
@@ -23,4 +29,16 @@ pub fn convert(transaction: &Transaction<'_>) -> Result<(), Problem> {
         rows::convert_trials(transaction, run)?;
     }
     Ok(transaction.execute_batch("DROP TABLE builds; DROP TABLE trials;")?)
+}
+
+/// Adds the settings of workload irq that words did not have: those of the formats before it could be set.
+fn complete(request: &mut RecordedRequest, facts: &BTreeMap<String, String>) {
+    if request.unparsed.is_some() || !request.guest_operations().intersects(irq::operations()) {
+        return;
+    }
+    let known = irq::Settings::from_facts(facts).facts();
+    for (name, value) in known {
+        let name = name.trim_start_matches("irq-").to_owned();
+        request.irq.entry(name).or_insert(value);
+    }
 }

@@ -3,7 +3,7 @@
 use trapline_model::kernel_build::{self, Place, Size};
 use trapline_model::packets::{self, Direction, Purpose, Ring};
 use trapline_model::recorded::{Block, Packets};
-use trapline_model::{Aim, EnvironmentId, Operation, RecordedRequest, EXACT_BOOTS};
+use trapline_model::{Aim, EnvironmentId, Operation, RecordedRequest, Setting, EXACT_BOOTS};
 
 /// Returns the request of some words; with their text alone if they cannot be parsed.
 pub fn parsed(words: &str) -> RecordedRequest {
@@ -13,7 +13,7 @@ pub fn parsed(words: &str) -> RecordedRequest {
         _ => operations(words),
     };
     parsed.unwrap_or_else(|| RecordedRequest {
-        text: Some(words.to_owned()),
+        unparsed: Some(words.to_owned()),
         ..RecordedRequest::default()
     })
 }
@@ -34,7 +34,8 @@ fn options(words: &str) -> Vec<(&str, &str)> {
 fn configs(list: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for word in list.split(',') {
-        let is_setting = word == "again" || word.contains('=') && !word.contains(':');
+        let name = word.split_once('=').map_or(word, |(name, _)| name);
+        let is_setting = name == "again" || Setting::from_name(name).is_some();
         match all.last_mut().filter(|_| is_setting) {
             Some(config) => {
                 config.push(',');
@@ -110,9 +111,12 @@ fn frames(words: &str) -> Option<RecordedRequest> {
     let (mut paths, mut queues) = (Vec::new(), vec![1]);
     let (mut sizes, mut rings, mut directions) = (Vec::new(), Vec::new(), Vec::new());
     let mut purposes = vec![Purpose::Maximum, Purpose::HalfLoad];
-    for (name, value) in options(words).into_iter().skip(1) {
-        match name {
-            "path" => paths = value.split(',').map(str::to_owned).collect(),
+    // Commands were quoted for a shell, and may have options of their own.
+    let words = shlex::split(words)?;
+    for pair in words.get(1..)?.chunks(2) {
+        let [name, value] = pair else { return None };
+        match name.strip_prefix("--")? {
+            "path" => paths = each(value, |name| Some(name.to_owned()))?,
             "size" => sizes = each(value, |text| text.parse().ok())?,
             "ring" => rings = each(value, Ring::from_name)?,
             "queues" => queues = each(value, |text| text.parse().ok())?,
@@ -122,8 +126,7 @@ fn frames(words: &str) -> Option<RecordedRequest> {
             "cpus" => packets.cpus = each(value, |text| text.parse().ok())?.try_into().ok()?,
             "seed" => {}
             "forwarder" => {
-                let word = shlex::split(value)?.into_iter().next()?;
-                let (name, command) = word.split_once('=')?;
+                let (name, command) = value.split_once('=')?;
                 request
                     .forwarders
                     .insert(name.to_owned(), command.to_owned());
@@ -145,9 +148,13 @@ fn frames(words: &str) -> Option<RecordedRequest> {
     Some(request)
 }
 
-/// Parses the items of a list that are separated by commas; `None` if one is invalid.
+/// Items of a list, at most: lists are multiplied.
+const MOST: usize = 64;
+
+/// Parses the items of a list that are separated by commas; `None` if one is invalid, or if there are too many.
 fn each<T>(list: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
-    list.split(',').map(parse).collect()
+    let items: Option<Vec<T>> = list.split(',').map(parse).collect();
+    items.filter(|items| items.len() <= MOST)
 }
 
 #[cfg(test)]
@@ -175,7 +182,7 @@ mod tests {
         ));
         expect![[r#"{"aim":"report","configs":["net/mine-of-earlier","net/mine-of-earlier:queues=4","net/mine-of-earlier:ring=packed","net/mine-of-earlier:ring=packed,queues=4","net/switch","net/switch:queues=4","net/switch:ring=packed","net/switch:ring=packed,queues=4"],"operations":["packets/rate-at-load:size=60,direction=both,load=1000000","packets/rate-at-load:size=1500,direction=both,load=1000000"],"boots":3,"packets":{"milliseconds":500,"cpus":[1,0]},"forwarders":{"mine-of-earlier":"./my \"own\" {a} {b}"}}"#]].assert_eq(&of(
             "net --path switch,mine-of-earlier --size 60,1500 --ring split,packed --direction both --duration 500 \
-             --rounds 3 --cpus 1,0 --seed 9 --queues 1,4 --forwarder 'mine-of-earlier=./my \"own\" {a} {b}' --load 1000000",
+             --rounds 3 --cpus 1,0 --seed 9 --queues 1,4 --forwarder 'mine-of-earlier=./my \"own\" --listen {a} {b}' --load 1000000",
         ));
         expect![[r#"{"aim":"report","configs":["net/veth"],"operations":["packets/rate:size=60,direction=one","packets/latency:size=60,direction=one","packets/search:size=60,direction=one"],"boots":1,"packets":{"milliseconds":300,"cpus":[1,0]}}"#]].assert_eq(&of(
             "net --path veth --size 60 --ring split --direction one --duration 300 --rounds 1 --cpus 1,0 --seed 9 --load search",
@@ -186,7 +193,7 @@ mod tests {
     fn other_words_are_kept_as_text() {
         for words in ["", "no options", "kernel-build --size huge", "net --path"] {
             let request = parsed(words);
-            assert_eq!(request.text.as_deref(), Some(words));
+            assert_eq!(request.unparsed.as_deref(), Some(words));
         }
     }
 }

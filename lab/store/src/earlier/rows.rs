@@ -3,7 +3,7 @@
 use crate::rows::{collect, damage, environment, facts, unsigned};
 use crate::{packets, write, Problem, RunId};
 use rusqlite::{Row, Transaction};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trapline_model::kernel_build::{Column, Place, Size, PROOF_FACTS};
 use trapline_model::packets::{Direction, PacketOperation, Purpose, Queues, Ring, Trial};
 use trapline_model::{
@@ -96,19 +96,21 @@ pub fn convert_trials(transaction: &Transaction<'_>, run: i64) -> Result<(), Pro
         Ok((key, operation(row)?, outcome, trial))
     })?;
     // In order of time.
-    let mut boots: Vec<(Key, Vec<Trials>)> = Vec::new();
+    let (mut boots, mut places) = (Vec::new(), BTreeMap::new());
     for (key, operation, outcome, trial) in trials {
-        let place = boots
-            .iter()
-            .position(|(known, _)| *known == key)
-            .unwrap_or_else(|| {
-                boots.push((key, Vec::new()));
-                boots.len() - 1
-            });
-        let all = &mut boots[place].1;
-        match all.iter_mut().find(|it| it.operation == operation) {
+        let place = *places.entry(key.clone()).or_insert(boots.len());
+        if place == boots.len() {
+            boots.push((key, Vec::new()));
+        }
+        let results: &mut Vec<Trials> = &mut boots[place].1;
+        let at = trial.map(|trial: Trial| trial.distance());
+        let operation = at.map_or(operation, |distance| operation.at(distance));
+        let known = results
+            .iter_mut()
+            .find(|it| it.operation == operation && it.outcome == outcome);
+        match known {
             Some(known) => known.trials.extend(trial),
-            None => all.push(Trials {
+            None => results.push(Trials {
                 operation,
                 outcome,
                 trials: trial.into_iter().collect(),
@@ -122,7 +124,7 @@ pub fn convert_trials(transaction: &Transaction<'_>, run: i64) -> Result<(), Pro
     add(transaction, run, boots)
 }
 
-/// Trials of one operation in one round.
+/// Trials of one operation in one round, with CPUs of one distance.
 struct Trials {
     operation: PacketOperation,
     /// Outcome if there are none.
@@ -160,6 +162,7 @@ fn operation(row: &Row<'_>) -> Result<PacketOperation, Problem> {
         direction: named(row, "direction", Direction::from_name)?,
         size: row.get("size")?,
         purpose: named(row, "purpose", purpose)?,
+        distance: None,
     })
 }
 
@@ -169,7 +172,7 @@ fn add(
     run: i64,
     boots: impl IntoIterator<Item = Observation>,
 ) -> Result<(), Problem> {
-    let mut skipped: Vec<(Config, String)> = Vec::new();
+    let mut skipped = BTreeSet::new();
     for mut boot in boots {
         let mut reasons = Vec::new();
         boot.operations.retain(|it| match &it.outcome {
@@ -183,7 +186,7 @@ fn add(
             let skip = (boot.config.clone(), reason);
             if !skipped.contains(&skip) {
                 write::skip(transaction, RunId(run), &skip.0, &skip.1)?;
-                skipped.push(skip);
+                skipped.insert(skip);
             }
         }
         if !boot.operations.is_empty() {

@@ -306,7 +306,7 @@ fn text_of_guests_and_hosts_is_escaped() {
     let facts = |name: &str| BTreeMap::from([(name.to_owned(), HOSTILE.to_owned())]);
     let run = NewRun {
         request: RecordedRequest {
-            text: Some(HOSTILE.to_owned()),
+            unparsed: Some(HOSTILE.to_owned()),
             ..RecordedRequest::default()
         },
         version: HOSTILE,
