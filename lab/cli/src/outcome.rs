@@ -7,7 +7,7 @@ use crate::terminal;
 use trapline_model::file;
 use trapline_model::irq::Settings;
 use trapline_model::{packets, Config, Observation, Outcome};
-use trapline_report::packets::Rates;
+use trapline_report::rates::Rates;
 use trapline_report::{Document, Report, Style};
 use trapline_runner::{is_running_elsewhere, Interrupt};
 use trapline_stats::aa_test::AaTest;

@@ -1,7 +1,7 @@
 //! `trapline plan`, and plan files of `trapline run`.
 
 use crate::args::{PlainFormat, PlanArgs, PlanCommand};
-use crate::{net, terminal};
+use crate::terminal;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use trapline_host::files::{read_text, TEXT_LIMIT};
 use trapline_model::file::{self, Study};
 use trapline_model::{expand, Clock, Config, Operation, Plan, Request};
-use trapline_runner::{Failure, Inventory, Status};
+use trapline_runner::{packet_cpus, Failure, Inventory, Status};
 
 /// Checks a plan, or prints the schema of plans.
 ///
@@ -85,7 +85,7 @@ pub fn request(study: &Study, inventory: &Inventory, seed: u64) -> Request {
 pub fn cpus_of_packets(study: &Study) -> Result<[u32; 2], Failure> {
     let mut long = study.long.iter();
     if long.any(|it| matches!(it, Operation::Packets(_))) {
-        net::cpus(&[])
+        packet_cpus(&[])
     } else {
         Ok(study.packets.cpus)
     }

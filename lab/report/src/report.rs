@@ -1,6 +1,6 @@
 //! The figures that a report is built from.
 
-use crate::packets::Rates;
+use crate::rates::Rates;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::OpSet;
 use trapline_model::file::Table;

@@ -4,6 +4,7 @@
 //! another CPU it may do so before the last instructions are counted, which changes a digit; on the
 //! same CPU the two threads hardly ever overlap.
 
+use crate::failure::Failure;
 use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
 
 /// Pins this thread, and all that it starts later, to the allowed CPU with index `number` modulo
@@ -27,6 +28,32 @@ fn select(allowed: &CpuSet, number: usize) -> Option<CpuSet> {
     let mut only = CpuSet::new();
     only.set(*chosen);
     Some(only)
+}
+
+/// Returns the CPU of the ports of trials of packets and that of the forwarder: those that are named, or the last two.
+///
+/// # Errors
+/// This process may not use both.
+pub fn packet_cpus(named: &[u32]) -> Result<[u32; 2], Failure> {
+    let affinity = sched_getaffinity(None).map_err(|error| Failure::from_error(&error))?;
+    let all = 0..CpuSet::MAX_CPU as u32;
+    let usable: Vec<u32> = all.filter(|cpu| affinity.is_set(*cpu as usize)).collect();
+    match (named, usable.as_slice()) {
+        ([], [.., forwarder, ports]) => Ok([*ports, *forwarder]),
+        ([], _) => Err(Failure::usage(
+            "packets need two CPUs, and this process may use one",
+            "allow more, as with 'taskset -c 0,1'",
+        )),
+        ([ports, forwarder], _)
+            if ports != forwarder && named.iter().all(|cpu| usable.contains(cpu)) =>
+        {
+            Ok([*ports, *forwarder])
+        }
+        _ => Err(Failure::usage(
+            format!("--cpus: expected two of the CPUs of this process, not {named:?}"),
+            format!("name two of {usable:?}, as --cpus 1,0"),
+        )),
+    }
 }
 
 #[cfg(test)]

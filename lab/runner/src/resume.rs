@@ -6,7 +6,7 @@
 
 use crate::context::RunContext;
 use crate::failure::Failure;
-use crate::run::{Recorded, PARTS};
+use crate::recorded::{Recorded, PARTS};
 use crate::run_owner;
 use std::collections::BTreeMap;
 use trapline_store::{RunId, RunInfo, Store};

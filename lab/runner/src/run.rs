@@ -6,16 +6,14 @@ use crate::event::RunEvent;
 use crate::failure::Failure;
 use crate::inventory::Inventory;
 use crate::options::BootOptions;
+use crate::recorded::Recorded;
 use crate::resume::{self, Resume};
 use crate::run_owner;
 use crate::sink::StoreSink;
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
-use trapline_abi::{block, OpSet};
-use trapline_environments::disk;
+use trapline_abi::OpSet;
 use trapline_model::{
-    expand, irq, populate, Config, EnvironmentId, Observation, Outcome, Plan, RecordedRequest,
-    Request,
+    expand, populate, Config, EnvironmentId, Observation, Outcome, Plan, Request,
 };
 use trapline_store::{NewRun, Run, RunId, RunInfo, Store};
 
@@ -68,7 +66,7 @@ fn without_boots(
     plan_text: Option<&str>,
     context: &RunContext<'_>,
 ) -> Run {
-    let recorded = record(request, context);
+    let recorded = Recorded::of(request, context);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = now.unwrap_or_default().as_millis() as u64;
     Run {
@@ -77,9 +75,9 @@ fn without_boots(
             started_at: now,
             finished_at: Some(now),
             seed: request.seed,
-            request: recorded.request,
+            request: recorded.request.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            facts: facts(recorded.facts, context),
+            facts: recorded.facts_with(context),
             boots: 0,
             owner: None,
             plan: plan_text.map(str::to_owned),
@@ -105,7 +103,7 @@ pub fn perform_plan(
     if expanded.boots.is_empty() {
         return Ok(without_boots(&request, &expanded, Some(text), context));
     }
-    let recorded = record(&request, context);
+    let recorded = Recorded::of(&request, context);
     let number = match resume::unfinished(store, &recorded, resume, context)? {
         Some(run) => {
             request.seed = run.seed;
@@ -191,46 +189,12 @@ pub fn begin(
     plan_text: Option<&str>,
     context: &RunContext<'_>,
 ) -> Result<RunId, Failure> {
-    let recorded = record(request, context);
+    let recorded = Recorded::of(request, context);
     let number = create(store, request.seed, recorded, plan_text, context)?;
     for (config, reason) in skips(request, &expand(request), context.inventory) {
         store.add_skip(number, &config, &reason)?;
     }
     Ok(number)
-}
-
-/// Fact that identifies the builds under test.
-pub const PARTS: &str = "parts";
-
-/// A request, and the facts that are recorded with it.
-pub(crate) struct Recorded {
-    pub request: RecordedRequest,
-    /// Facts of the host, of the builds under test, and of the conditions.
-    pub facts: BTreeMap<String, String>,
-}
-
-/// Records a request with the facts of its conditions.
-fn record(request: &Request, context: &RunContext<'_>) -> Recorded {
-    let configs = request.configs.iter();
-    let inventories = configs.map(|it| context.inventory.with_files_of(&it.overrides));
-    let parts = inventories.map(|it| it.settings().parts.fingerprint());
-    let parts: Vec<String> = parts.collect::<BTreeSet<_>>().into_iter().collect();
-    let mut recorded = Recorded {
-        request: RecordedRequest::of(request),
-        facts: context.host_facts.clone(),
-    };
-    recorded.facts.insert(PARTS.to_owned(), parts.join(" "));
-    if request.operations.intersects(irq::operations()) {
-        recorded.facts.extend(request.irq.facts());
-    }
-    if request.operations.intersects(block::operations()) {
-        let (mib, _) = request.block.largest(&request.configs);
-        // Other disks are in the memory of a simulated machine.
-        let on_host = request.uses_seed();
-        let settings = context.inventory.settings();
-        recorded.facts.extend(disk::facts(settings, mib, on_host));
-    }
-    recorded
 }
 
 /// Returns the configs that are skipped, with their reasons.
@@ -240,13 +204,6 @@ fn skips(request: &Request, plan: &Plan, inventory: &Inventory) -> Vec<(Config, 
         Some((config.clone(), unavailable.to_string()))
     });
     left_out.chain(plan.without_work.iter().cloned()).collect()
-}
-
-/// Returns the facts of a run: those of the user, and others.
-fn facts(recorded: BTreeMap<String, String>, context: &RunContext<'_>) -> BTreeMap<String, String> {
-    let mut facts = context.user_facts.clone();
-    facts.extend(recorded);
-    facts
 }
 
 /// Creates a run in the store, owned by this process.
@@ -262,9 +219,9 @@ pub(crate) fn create(
 ) -> Result<RunId, Failure> {
     let run = NewRun {
         seed,
-        request: recorded.request,
+        request: recorded.request.clone(),
         version: env!("CARGO_PKG_VERSION"),
-        facts: facts(recorded.facts, context),
+        facts: recorded.facts_with(context),
         owner: Some(&run_owner::current()),
         plan,
     };
@@ -289,6 +246,8 @@ pub(crate) fn finish(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+    use trapline_model::RecordedRequest;
 
     fn run(id: i64, operation: &str, milliseconds: Option<u64>) -> RunInfo {
         RunInfo {

@@ -3,14 +3,15 @@
 //! A file that passes SQLite's checks can still hold invalid values, if it was edited. They are reported as
 //! damage.
 
-use crate::rows::{collect, damage, environment, facts, request, unsigned};
-use crate::{pack, packets, settings, Problem, Run, RunId, RunInfo};
+use crate::rows::{collect, damage, environment, facts, unsigned};
+use crate::{earlier, pack, packets, settings, Problem, Run, RunId, RunInfo};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Stage, Workload};
 use trapline_model::observed::IdleWork;
 use trapline_model::{
-    Clock, Config, Launch, Observation, Operation, OperationResult, Outcome, Sample,
+    Clock, Config, Launch, Observation, Operation, OperationResult, Outcome, RecordedRequest,
+    Sample,
 };
 
 /// The query for runs.
@@ -66,6 +67,11 @@ fn run_info(row: &Row<'_>) -> Result<RunInfo, Problem> {
         owner: row.get(8)?,
         plan: row.get(9)?,
     })
+}
+
+/// Returns a request; what is none is kept as its text.
+fn request(text: &str) -> RecordedRequest {
+    RecordedRequest::parse(text).unwrap_or_else(|| earlier::parsed(text))
 }
 
 /// Returns the boots of a run: configuration and replicate.

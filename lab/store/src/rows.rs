@@ -2,10 +2,10 @@
 //!
 //! Unsigned numbers are stored as two's complement.
 
-use crate::{earlier, Problem, RunId};
+use crate::{Problem, RunId};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
 use std::collections::BTreeMap;
-use trapline_model::{EnvironmentId, RecordedRequest};
+use trapline_model::EnvironmentId;
 
 /// Calls `read` for every row of `sql` with `parameter`.
 pub fn collect<T>(
@@ -29,11 +29,6 @@ pub fn environment(name: String) -> Result<EnvironmentId, Problem> {
 
 pub fn facts(json: &str) -> Result<BTreeMap<String, String>, Problem> {
     serde_json::from_str(json).map_err(|_| damage("facts", json))
-}
-
-/// Returns a request; what is none is kept as its text.
-pub fn request(text: &str) -> RecordedRequest {
-    RecordedRequest::parse(text).unwrap_or_else(|| earlier::parsed(text))
 }
 
 pub fn damage(what: &str, text: &str) -> Problem {

@@ -1,6 +1,6 @@
 //! The JSON object of rates: every trial, and the figures of each path.
 
-use super::{Cell, FrameTable};
+use crate::rates::{Cell, FrameTable};
 use crate::report::Report;
 use serde_json::{json, Value};
 use trapline_model::packets::{Latency, Purpose, Trial};

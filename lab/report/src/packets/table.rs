@@ -1,8 +1,8 @@
 //! Sections of rates: a table for each kind of frames and distance of the CPUs; and sentences.
 
-use super::{Cell, FrameTable, Frames, Median, Rates};
 use crate::document::{Look, Section, Span, Table};
 use crate::figures;
+use crate::rates::{Cell, FrameTable, Frames, Median, Rates};
 use crate::report::Report;
 use trapline_model::packets::{Direction, Latency};
 use trapline_model::Clock;

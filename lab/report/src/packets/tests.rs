@@ -1,9 +1,10 @@
 use super::*;
 use crate::document::{render, Format};
+use crate::rates::Rates;
 use crate::{Document, Report};
-use trapline_model::packets::{PacketOperation, Ring};
+use trapline_model::packets::{Direction, Distance, PacketOperation, Purpose, Queues, Ring, Trial};
 use trapline_model::testing::boot;
-use trapline_model::{Clock, OperationResult};
+use trapline_model::{Clock, EnvironmentId, Observation, Operation, OperationResult, Outcome};
 
 fn path(name: &str) -> EnvironmentId {
     EnvironmentId::known_forwarder(name).unwrap()
