@@ -33,7 +33,7 @@ pub fn history(args: &HistoryArgs) -> Result<Status, Failure> {
         Some(op) => of_guests.contains(op),
         None => {
             let mut names = args.workloads.iter();
-            names.any(|name| *name == operation.path() || name == operation.workload_name())
+            names.any(|name| operation.is_named(name))
         }
     };
     let settings = Settings {

@@ -26,8 +26,21 @@ const KERNEL_BUILD: &str = "kernel-build";
 const PACKETS: &str = "packets";
 
 impl Operation {
-    /// Names of the workloads whose operations no guest repeats.
-    pub const LONG_WORKLOADS: [&str; 2] = [KERNEL_BUILD, PACKETS];
+    /// Returns what [`Self::is_named`] knows of operations that no guest repeats.
+    pub fn long_names() -> Vec<String> {
+        let sizes = Size::ALL.map(|size| format!("{KERNEL_BUILD}/{}", size.name()));
+        let packets = PacketOperation::NAMES.map(|name| format!("{PACKETS}/{name}"));
+        let workloads = [KERNEL_BUILD, PACKETS].map(str::to_owned);
+        workloads.into_iter().chain(sizes).chain(packets).collect()
+    }
+
+    /// Returns whether it has this name or is of the workload of this name. In a list on a command line, whose items commas
+    /// separate, an operation has no parameters.
+    pub fn is_named(self, name: &str) -> bool {
+        let path = self.path();
+        let without_parameters = path.split(':').next();
+        self.workload_name() == name || without_parameters == Some(name)
+    }
 
     /// Returns the operation with this path.
     pub fn from_path(path: &str) -> Option<Self> {
@@ -179,6 +192,22 @@ impl PartialEq<Op> for Operation {
 mod tests {
     use super::*;
     use crate::packets::{Direction, Distance, Purpose};
+
+    #[test]
+    fn operations_are_named_without_parameters() {
+        let path = "packets/rate:size=60,direction=one";
+        let rate = Operation::from_path(path).unwrap();
+        assert!(rate.is_named("packets") && rate.is_named("packets/rate"));
+        assert!(!rate.is_named("packets/latency") && !rate.is_named("kernel-build"));
+        let is_known = |name: &String| rate.is_named(name);
+        assert_eq!(
+            Operation::long_names()
+                .iter()
+                .filter(|it| is_known(it))
+                .count(),
+            2
+        );
+    }
 
     #[test]
     fn paths_are_parsed_as_they_are_formatted() {

@@ -1,4 +1,4 @@
-//! What of a run is compared before it is resumed: its request, and the facts of its conditions.
+//! The record of a run that is compared before the run is resumed: its request, and the facts of its conditions.
 
 use crate::context::RunContext;
 use std::collections::{BTreeMap, BTreeSet};

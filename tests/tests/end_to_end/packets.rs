@@ -123,6 +123,8 @@ fn forwarders_are_compared_and_shown_again() {
     assert_measured(&json);
     let shown = place.run_storing("show", "--format json");
     assert_eq!(shown.json(), json);
+    let samples = place.path().join("packets.csv");
+    let samples = samples.to_str().expect("path is UTF-8");
     for (command, words, expected) in [
         ("show", "--format markdown", "net/missing"),
         (
@@ -135,14 +137,18 @@ fn forwarders_are_compared_and_shown_again() {
             "--list",
             "--forwarder 'missing=./no-such-switch {a} {b}'",
         ),
-        ("export", "packets.csv", " samples of run 1"),
+        ("export", samples, " samples of run 1"),
         ("show", "--format openmetrics", "net/switch"),
         (
             "compare",
             "1/net/switch 1/net/same",
             "rate:size=60,direction=one,distance=",
         ),
-        ("history", "--format table", "series"),
+        (
+            "history",
+            "--workload packets/rate --env net/switch",
+            "series",
+        ),
     ] {
         let result = place.run_storing(command, words);
         let printed = format!("{}{}", result.stdout, result.stderr);

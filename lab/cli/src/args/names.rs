@@ -53,13 +53,15 @@ pub fn workload_parser() -> impl TypedValueParser<Value = String> {
 
 /// Parses the name of a workload or operation of stored runs, which may be that of kernel builds or packets.
 pub fn stored_workload_parser() -> impl TypedValueParser<Value = String> {
-    let long = Operation::LONG_WORKLOADS.map(PossibleValue::new);
+    let long = Operation::long_names().into_iter().map(PossibleValue::new);
     Names {
         known: workloads().into_iter().chain(long).collect(),
-        check: |name| match Operation::from_path(name) {
-            Some(operation) if operation.guest().is_none() => Ok(()),
-            _ if Operation::LONG_WORKLOADS.contains(&name) => Ok(()),
-            _ => names::operations(name).map(drop),
+        check: |name| {
+            if Operation::long_names().iter().any(|known| known == name) {
+                Ok(())
+            } else {
+                names::operations(name).map(drop)
+            }
         },
     }
 }

@@ -13,7 +13,7 @@ pub struct PacketOperation {
     pub size: u32,
     /// Quantity that is measured.
     pub purpose: Purpose,
-    /// How far both CPUs were apart, which only trials show. Rates of different distances are never compared.
+    /// Distance of both CPUs, which only trials show. Rates of different distances are never compared.
     pub distance: Option<Distance>,
 }
 
@@ -43,6 +43,14 @@ impl Purpose {
 }
 
 impl PacketOperation {
+    /// Names of the operations, without parameters.
+    pub const NAMES: [&str; 4] = [
+        Purpose::Maximum.name(),
+        Purpose::HalfLoad.name(),
+        Purpose::Given(0).name(),
+        Purpose::Search.name(),
+    ];
+
     /// Returns the operation with this name, as it is formatted.
     pub fn from_name(name: &str) -> Option<Self> {
         let (name, parameters) = name.split_once(':')?;

@@ -1,4 +1,4 @@
-//! What formats before 32 had and this one has not: kernel builds and trials of packets in tables of their own, and
+//! Migration from formats before 32, which had kernel builds and trials of packets in tables of their own, and
 //! requests as words of a command line. Each is converted once, when its store is migrated.
 
 mod request;
