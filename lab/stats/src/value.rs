@@ -16,6 +16,8 @@ pub struct Calibration {
     pub clock_cost: u64,
     /// Ticks of 1,024 iterations of the empty loop.
     pub loop_cost: u64,
+    /// Least count of a valid batch: a rate of packets may be 0.
+    pub least_count: u64,
 }
 
 impl Calibration {
@@ -29,19 +31,20 @@ impl Calibration {
         else {
             return None;
         };
+        let op = op.into();
         Some(Self {
             unit_per_tick,
-            clock_cost: if op.into().is_lateness() {
-                0
-            } else {
-                *clock_cost
-            },
+            clock_cost: if op.is_lateness() { 0 } else { *clock_cost },
             loop_cost: *loop_cost,
+            least_count: match op {
+                Operation::Packets(_) => 0,
+                Operation::Guest(_) | Operation::Build(_) => 1,
+            },
         })
     }
 
     /// Returns the value of one batch: nanoseconds or instructions per operation, for a rate megabytes per
-    /// second or per thousand million instructions. `None` for an invalid batch: a count of 0, or a rate
+    /// second or per thousand million instructions. `None` for an invalid batch: too small a count, or a rate
     /// without time.
     pub fn value(&self, unit: Unit, sample: &Sample) -> Option<f64> {
         self.mean(unit, std::slice::from_ref(sample))
@@ -51,7 +54,8 @@ impl Calibration {
     /// their operations; for a rate their bytes divided by their time. In the unit of [`Self::value`];
     /// `None` without batches or if one is invalid.
     pub fn mean(&self, unit: Unit, samples: &[Sample]) -> Option<f64> {
-        if samples.iter().any(|batch| is_invalid(unit, batch)) {
+        let is_invalid = |batch: &Sample| batch.count < self.least_count || batch.end < batch.start;
+        if samples.iter().any(is_invalid) {
             return None;
         }
         // Sums of integers below 2^53 are exact.
@@ -79,11 +83,6 @@ impl Calibration {
         let of_clock = self.clock_cost as f64 / (sample.count.max(1)) as f64;
         of_loop.max(of_clock) * self.unit_per_tick
     }
-}
-
-/// Returns whether a batch repeats nothing, or ends before it begins. A rate of nothing is 0.
-fn is_invalid(unit: Unit, batch: &Sample) -> bool {
-    batch.count == 0 && unit == Unit::Time || batch.end < batch.start
 }
 
 /// Returns the unit of an operation's figures: `ns` or `insn` per operation, megabytes (a million bytes)
@@ -210,6 +209,7 @@ mod tests {
             unit_per_tick: 0.5,
             clock_cost: 40,
             loop_cost: 20_480,
+            least_count: 1,
         };
         // (12,040 - 40) / 100 - 20 = 100 ticks of half a nanosecond.
         assert_eq!(calibration.value(Unit::Time, &SAMPLE), Some(50.0));
@@ -234,6 +234,7 @@ mod tests {
             unit_per_tick: 0.5,
             clock_cost: 40,
             loop_cost: 20_480,
+            least_count: 1,
         };
         let sample = Sample {
             count: 60_000,
@@ -249,6 +250,7 @@ mod tests {
             unit_per_tick: 1.0,
             clock_cost: 10,
             loop_cost: 2048,
+            least_count: 1,
         };
         let batches = [batch(110, 10), batch(610, 30)];
         // (100 + 600) / 40 - 2, not the mean of 8 and 18.
@@ -267,12 +269,23 @@ mod tests {
             unit_per_tick: 1.0,
             clock_cost: 12_040,
             loop_cost: 0,
+            least_count: 1,
         };
         let empty = Sample { count: 0, ..SAMPLE };
         let backwards = Sample { end: 0, ..SAMPLE };
         assert_eq!(calibration.value(Unit::Time, &empty), None);
         assert_eq!(calibration.value(Unit::Time, &backwards), None);
         assert_eq!(calibration.value(Unit::Rate, &SAMPLE), None);
+        let rate = Calibration {
+            clock_cost: 0,
+            ..calibration
+        };
+        assert_eq!(rate.value(Unit::Rate, &empty), None);
+        let of_packets = Calibration {
+            least_count: 0,
+            ..rate
+        };
+        assert_eq!(of_packets.value(Unit::Rate, &empty), Some(0.0));
         assert_eq!(calibration.value(Unit::Time, &SAMPLE), Some(0.0));
     }
 
