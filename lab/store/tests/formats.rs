@@ -284,31 +284,31 @@ fn builds_and_packets_of_format_28_are_operations_of_boots() {
     let (_folder, path, runs) = runs_of_format_28();
     let all: Vec<String> = runs.iter().flat_map(operations).collect();
     expect![[r#"
-        net/switch #0 packets/rate:size=60,direction=one measured
-        net/switch #0 packets/latency:size=60,direction=one measured
-        net/switch #0 packets/rate:size=200,direction=one measured
-        net/switch #0 packets/latency:size=200,direction=one measured
-        net/veth #0 packets/rate:size=200,direction=one measured
-        net/veth #0 packets/latency:size=200,direction=one measured
-        net/veth #0 packets/rate:size=60,direction=one measured
-        net/veth #0 packets/latency:size=60,direction=one measured
-        net/switch #1 packets/rate:size=200,direction=one measured
-        net/switch #1 packets/latency:size=200,direction=one measured
-        net/switch #1 packets/rate:size=60,direction=one measured
-        net/switch #1 packets/latency:size=60,direction=one measured
-        net/veth #1 packets/rate:size=60,direction=one measured
-        net/veth #1 packets/latency:size=60,direction=one measured
-        net/veth #1 packets/rate:size=200,direction=one measured
-        net/veth #1 packets/latency:size=200,direction=one measured
-        net/switch #0 packets/rate-at-load:size=60,direction=half,load=200000 measured
-        net/switch #0 packets/rate-at-load:size=60,direction=one,load=200000 measured
-        net/switch:ring=packed #0 packets/rate-at-load:size=60,direction=half,load=200000 measured
-        net/switch:ring=packed #0 packets/rate-at-load:size=60,direction=one,load=200000 measured
-        net/bridge #0 packets/rate-at-load:size=60,direction=half,load=200000 measured
-        net/bridge #0 packets/rate-at-load:size=60,direction=one,load=200000 measured
-        net/switch #0 packets/rate:size=60,direction=one measured
-        net/switch #0 packets/latency:size=60,direction=one measured
-        net/switch #0 packets/search:size=60,direction=one 3 trials
+        net/switch #0 packets/rate:size=60,direction=one,distance=far measured
+        net/switch #0 packets/latency:size=60,direction=one,distance=far measured
+        net/switch #0 packets/rate:size=200,direction=one,distance=far measured
+        net/switch #0 packets/latency:size=200,direction=one,distance=far measured
+        net/veth #0 packets/rate:size=200,direction=one,distance=far measured
+        net/veth #0 packets/latency:size=200,direction=one,distance=far measured
+        net/veth #0 packets/rate:size=60,direction=one,distance=mid measured
+        net/veth #0 packets/latency:size=60,direction=one,distance=far measured
+        net/switch #1 packets/rate:size=200,direction=one,distance=far measured
+        net/switch #1 packets/latency:size=200,direction=one,distance=far measured
+        net/switch #1 packets/rate:size=60,direction=one,distance=far measured
+        net/switch #1 packets/latency:size=60,direction=one,distance=far measured
+        net/veth #1 packets/rate:size=60,direction=one,distance=far measured
+        net/veth #1 packets/latency:size=60,direction=one,distance=mid measured
+        net/veth #1 packets/rate:size=200,direction=one,distance=mid measured
+        net/veth #1 packets/latency:size=200,direction=one,distance=far measured
+        net/switch #0 packets/rate-at-load:size=60,direction=half,load=200000,distance=near measured
+        net/switch #0 packets/rate-at-load:size=60,direction=one,load=200000,distance=near measured
+        net/switch:ring=packed #0 packets/rate-at-load:size=60,direction=half,load=200000,distance=near measured
+        net/switch:ring=packed #0 packets/rate-at-load:size=60,direction=one,load=200000,distance=near measured
+        net/bridge #0 packets/rate-at-load:size=60,direction=half,load=200000,distance=near measured
+        net/bridge #0 packets/rate-at-load:size=60,direction=one,load=200000,distance=near measured
+        net/switch #0 packets/rate:size=60,direction=one,distance=near measured
+        net/switch #0 packets/latency:size=60,direction=one,distance=near measured
+        net/switch #0 packets/search:size=60,direction=one,distance=near 3 trials
         host #0 basic/getpid measured
         host #0 exits/cpuid measured
         host #0 block/read-4k-1 measured

@@ -97,6 +97,7 @@ fn builds(words: &str) -> Option<RecordedRequest> {
     }
     request.exact_boots = request.boots.filter(|boots| *boots != EXACT_BOOTS);
     request.boots = Some(request.boots.unwrap_or(kernel_build::BUILDS));
+    bounded([environments.len(), cpus.len(), places.len()])?;
     let all = kernel_build::configs(&environments, &cpus, &places);
     request.configs = all.iter().map(ToString::to_string).collect();
     Some(request)
@@ -140,6 +141,7 @@ fn frames(words: &str) -> Option<RecordedRequest> {
         .iter()
         .map(|name| EnvironmentId::from_recorded(&format!("net/{name}")));
     let environments = environments.collect::<Option<Vec<_>>>()?;
+    bounded([environments.len(), rings.len(), queues.len()])?;
     let all = packets::configs(&environments, &rings, &queues);
     request.configs = all.iter().map(ToString::to_string).collect();
     let all = packets::operations(&sizes, &directions, &purposes).into_iter();
@@ -148,8 +150,16 @@ fn frames(words: &str) -> Option<RecordedRequest> {
     Some(request)
 }
 
-/// Items of a list, at most: lists are multiplied.
+/// Items of a list, at most.
 const MOST: usize = 64;
+
+/// Combinations of three lists, at most.
+const MOST_COMBINATIONS: usize = 4096;
+
+/// Returns `None` if lists of these lengths have too many combinations.
+fn bounded(lengths: [usize; 3]) -> Option<()> {
+    (lengths.iter().product::<usize>() <= MOST_COMBINATIONS).then_some(())
+}
 
 /// Parses the items of a list that are separated by commas; `None` if one is invalid, or if there are too many.
 fn each<T>(list: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
@@ -180,7 +190,7 @@ mod tests {
         expect![[r#"{"aim":"report","configs":["host:jobs=1,place=same","host:jobs=2,place=same","sim/linux:jobs=1,place=same"],"operations":["kernel-build/tiny"],"boots":2}"#]].assert_eq(&of(
             "kernel-build --env host,sim/linux --size tiny --cpus 1,2 --place same --seed 3 --boots 2",
         ));
-        expect![[r#"{"aim":"report","configs":["net/mine-of-earlier","net/mine-of-earlier:queues=4","net/mine-of-earlier:ring=packed","net/mine-of-earlier:ring=packed,queues=4","net/switch","net/switch:queues=4","net/switch:ring=packed","net/switch:ring=packed,queues=4"],"operations":["packets/rate-at-load:size=60,direction=both,load=1000000","packets/rate-at-load:size=1500,direction=both,load=1000000"],"boots":3,"packets":{"milliseconds":500,"cpus":[1,0]},"forwarders":{"mine-of-earlier":"./my \"own\" {a} {b}"}}"#]].assert_eq(&of(
+        expect![[r#"{"aim":"report","configs":["net/mine-of-earlier","net/mine-of-earlier:queues=4","net/mine-of-earlier:ring=packed","net/mine-of-earlier:ring=packed,queues=4","net/switch","net/switch:queues=4","net/switch:ring=packed","net/switch:ring=packed,queues=4"],"operations":["packets/rate-at-load:size=60,direction=both,load=1000000","packets/rate-at-load:size=1500,direction=both,load=1000000"],"boots":3,"packets":{"milliseconds":500,"cpus":[1,0]},"forwarders":{"mine-of-earlier":"./my \"own\" --listen {a} {b}"}}"#]].assert_eq(&of(
             "net --path switch,mine-of-earlier --size 60,1500 --ring split,packed --direction both --duration 500 \
              --rounds 3 --cpus 1,0 --seed 9 --queues 1,4 --forwarder 'mine-of-earlier=./my \"own\" --listen {a} {b}' --load 1000000",
         ));
@@ -191,7 +201,17 @@ mod tests {
 
     #[test]
     fn other_words_are_kept_as_text() {
-        for words in ["", "no options", "kernel-build --size huge", "net --path"] {
+        let many = ["1"; 64].join(",");
+        let many = format!("kernel-build --env host --size tiny --cpus {many} --place same");
+        let too_many = format!("{many},{}", ["same"; 63].join(",")).replace("host", "host,sim");
+        assert_eq!(parsed(&many).unparsed, None);
+        for words in [
+            "",
+            "no options",
+            "kernel-build --size huge",
+            "net --path",
+            &too_many,
+        ] {
             let request = parsed(words);
             assert_eq!(request.unparsed.as_deref(), Some(words));
         }
