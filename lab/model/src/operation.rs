@@ -26,7 +26,7 @@ const KERNEL_BUILD: &str = "kernel-build";
 const PACKETS: &str = "packets";
 
 impl Operation {
-    /// Returns what [`Self::is_named`] knows of operations that no guest repeats.
+    /// Returns the names of operations that no guest repeats and of their workloads, as [`Self::is_named`] takes them.
     pub fn long_names() -> Vec<String> {
         let sizes = Size::ALL.map(|size| format!("{KERNEL_BUILD}/{}", size.name()));
         let packets = PacketOperation::NAMES.map(|name| format!("{PACKETS}/{name}"));
