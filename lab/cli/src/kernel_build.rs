@@ -7,8 +7,7 @@ use crate::{run, terminal};
 use std::io::{self, IsTerminal};
 use trapline_environments::kernel_build::{self as builds, Download};
 use trapline_model::Request;
-use trapline_runner::run::perform;
-use trapline_runner::{BootOptions, Failure, Inventory, Status};
+use trapline_runner::{Failure, Inventory, Status};
 
 /// Builds, stores and prints.
 ///
@@ -24,14 +23,12 @@ pub fn kernel_build(args: &KernelBuildArgs) -> Result<Status, Failure> {
         ready: session.inventory.ready(&request.configs, &request.long),
         ..request
     };
-    let options = BootOptions::default();
-    let run = perform(&mut store, &request, &session.context(), &options)?;
-    run::finish(
+    run::measure(
+        &request,
+        &mut store,
+        &session,
         &args.output,
         &args.run_options.store,
-        &mut store,
-        &run,
-        &session.interrupt,
     )
 }
 

@@ -4,8 +4,7 @@ use crate::args::NetArgs;
 use crate::run;
 use crate::session::{open_store, Session};
 use trapline_model::{packets, EnvironmentId, Request};
-use trapline_runner::run::perform;
-use trapline_runner::{packet_cpus, BootOptions, Failure, Status};
+use trapline_runner::{packet_cpus, Failure, Status};
 
 /// Measures, stores and prints.
 ///
@@ -28,13 +27,11 @@ pub fn net(args: &NetArgs) -> Result<Status, Failure> {
         ready: session.inventory.ready(&request.configs, &request.long),
         ..request
     };
-    let options = BootOptions::default();
-    let run = perform(&mut store, &request, &session.context(), &options)?;
-    run::finish(
+    run::measure(
+        &request,
+        &mut store,
+        &session,
         &args.output,
         &args.run_options.store,
-        &mut store,
-        &run,
-        &session.interrupt,
     )
 }

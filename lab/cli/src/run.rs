@@ -30,15 +30,29 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     session.show_findings();
     let request = request(args, &session.inventory);
     session.warn_of_load(&request.configs, args.run_options.quiet);
-    let options = BootOptions::default();
-    let run = perform(&mut store, &request, &session.context(), &options)?;
-    finish(
+    measure(
+        &request,
+        &mut store,
+        &session,
         &args.output,
         &args.run_options.store,
-        &mut store,
-        &run,
-        &session.interrupt,
     )
+}
+
+/// Measures a request, stores its observations and prints their report. Returns the status of the command.
+///
+/// # Errors
+/// The store cannot be written or read, or output cannot be written.
+pub fn measure(
+    request: &Request,
+    store: &mut Store,
+    session: &Session,
+    output: &OutputOptions,
+    file: &StoreOptions,
+) -> Result<Status, Failure> {
+    let options = BootOptions::default();
+    let run = perform(store, request, &session.context(), &options)?;
+    finish(output, file, store, &run, &session.interrupt)
 }
 
 fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, Failure> {
@@ -80,7 +94,7 @@ fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, 
 ///
 /// # Errors
 /// The store cannot be read, or output cannot be written.
-pub fn finish(
+fn finish(
     output: &OutputOptions,
     file: &StoreOptions,
     store: &mut Store,

@@ -49,7 +49,12 @@ impl Reader<'_> {
                 named(name, Size::from_name(name), "mini, tiny or def")
             })
         })?;
-        let cpus = self.cpus(written.cpus.as_ref())?;
+        let cpus = written
+            .cpus
+            .as_ref()
+            .map_or(Ok(kernel_build::CPUS.to_vec()), |numbers| {
+                self.numbers("cpus", numbers, 1..=cpus::MOST)
+            })?;
         let places = self.places(written.place.as_ref())?;
         let study = self.common(plan, OpSet::EMPTY)?;
         Ok(Study {
@@ -59,21 +64,6 @@ impl Reader<'_> {
             boots: Some(study.boots.unwrap_or(kernel_build::BUILDS)),
             ..study
         })
-    }
-
-    fn cpus(&self, written: Option<&Spanned<Vec<u32>>>) -> Result<Vec<u32>, InvalidFile> {
-        let Some(all) = written else {
-            return Ok(kernel_build::CPUS.to_vec());
-        };
-        let (numbers, most) = (all.get_ref(), cpus::MOST);
-        if numbers.iter().all(|number| (1..=most).contains(number)) && !numbers.is_empty() {
-            Ok(numbers.clone())
-        } else {
-            Err(self.bad(
-                all.span().start,
-                format!("cpus: expected numbers from 1 to {most}"),
-            ))
-        }
     }
 
     fn places(&self, written: Option<&Spanned<Vec<String>>>) -> Result<Vec<Place>, InvalidFile> {

@@ -118,7 +118,8 @@ impl Reader<'_> {
         }
     }
 
-    fn numbers(
+    /// Returns the numbers of a list, all of which are in `range`.
+    pub(super) fn numbers(
         &self,
         name: &str,
         written: &Spanned<Vec<u32>>,
