@@ -99,6 +99,8 @@ find_missing() {
     # Tests of the container image.
     if ! have mmdebstrap; then optional+=(mmdebstrap); fi
     if ! have umoci; then optional+=(umoci); fi
+    # Tests of source lines.
+    if [ ! -d /usr/lib/debug/.build-id ]; then optional+=(libc6-dbg); fi
     # Tests of a disk whose machine is killed. Not in every user's $PATH.
     if ! PATH=$PATH:/usr/sbin:/sbin have mkfs.ext4; then optional+=(e2fsprogs); fi
 }
