@@ -88,7 +88,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
-    use trapline_model::EnvironmentId;
+    use trapline_model::{EnvironmentId, Feature};
 
     #[test]
     fn files_that_others_can_write_define_nothing() {
@@ -137,7 +137,7 @@ mod tests {
         vmms::mark_built_in();
         assert!(vmms::is_built_in("firecracker") && !vmms::is_built_in("mine"));
         let firecracker = EnvironmentId::from_name("sim/firecracker").unwrap();
-        assert!(firecracker.is_custom() && !firecracker.is_default());
+        assert!(firecracker.is_custom() && !firecracker.has(Feature::Default));
         read_configuration("[vmm.firecracker]\ncommand = 'x {image} {cmdline}'\n").unwrap();
         assert!(!vmms::is_built_in("firecracker"), "the user's replaces it");
     }

@@ -76,7 +76,10 @@ fn check_sched(sched: Sched, chosen: &[EnvironmentId]) -> Result<(), Failure> {
     let names: Vec<_> = chosen.iter().map(|id| id.name()).collect();
     Err(Failure::usage(
         format!("--sched {sched} is not supported by {}", names.join(", ")),
-        format!("choose from {} with --env", sched.supported_by()),
+        format!(
+            "choose from {} with --env",
+            EnvironmentId::names_of(|id| sched.is_supported_by(id))
+        ),
     ))
 }
 

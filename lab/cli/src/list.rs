@@ -4,9 +4,10 @@ use crate::args::{ListArgs, PlainFormat};
 use crate::failure::Failure;
 use crate::terminal;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use trapline_abi::{Direction, Op, OpSet, Unit, Workload};
 use trapline_model::names::{self, Selection};
-use trapline_model::{request, EnvironmentId, SETTINGS};
+use trapline_model::{request, EnvironmentId, Feature, SETTINGS};
 use trapline_runner::{EnvironmentEntry, Inventory};
 
 #[derive(Serialize)]
@@ -188,25 +189,46 @@ fn rest_of_screen(ready: usize, missing: usize, width: usize) -> String {
 
 /// Returns an environment with its settings.
 fn details(id: EnvironmentId, row: &EnvironmentRow, width: usize) -> String {
-    let settings = SETTINGS.iter().filter(|it| (it.supported_by)(id));
+    let settings = SETTINGS.iter().filter(|it| it.is_supported_by(id));
     let settings: Vec<_> = settings.map(|setting| setting.name).collect();
     let lines = [
         ("clock", id.clock().description().to_owned()),
-        ("measured", measured(row).to_owned()),
+        ("measured", measured(id, row)),
+        ("without", without(id)),
         ("state", state(row)),
         ("settings", settings.join(", ")),
     ];
+    let lines = lines.into_iter().filter(|(_, text)| !text.is_empty());
     let lines = lines.map(|(title, text)| entry(title, 2, DETAIL, &text, width));
+    let lines: String = lines.collect();
     let title = textwrap::fill(&format!("{}: {}", row.name, row.what), width);
-    format!("{title}\n{}\n", lines.concat())
+    format!("{title}\n{lines}\n")
 }
 
-fn measured(row: &EnvironmentRow) -> &'static str {
-    if row.by_default {
-        "by default"
-    } else {
-        "only if asked for"
+fn measured(id: EnvironmentId, row: &EnvironmentRow) -> String {
+    match id.why_not(Feature::Default) {
+        Some(why) if !row.by_default => format!("only if asked for: {why}"),
+        _ => "by default".to_owned(),
     }
+}
+
+/// Returns the operations that an environment does not measure, with the reasons.
+fn without(id: EnvironmentId) -> String {
+    let mut by_reason: BTreeMap<&str, OpSet> = BTreeMap::new();
+    for (feature, needing) in Feature::needed() {
+        if let Some(why) = id.why_not(*feature) {
+            *by_reason.entry(why).or_default() |= *needing;
+        }
+    }
+    let texts = by_reason.into_iter().map(|(why, operations)| {
+        let of_workload = |workload: Workload| match workload.set() {
+            all if all.is_subset(operations) => vec![workload.name().to_owned()],
+            all => (all & operations).iter().map(names::path).collect(),
+        };
+        let names: Vec<_> = Workload::ALL.into_iter().flat_map(of_workload).collect();
+        format!("{} ({why})", names.join(", "))
+    });
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 fn state(row: &EnvironmentRow) -> String {
@@ -344,7 +366,7 @@ mod tests {
 
     #[test]
     fn the_first_screen_fits_80x24() {
-        let usual = EnvironmentId::all().filter(|id| id.is_default());
+        let usual = EnvironmentId::all().filter(|id| id.has(Feature::Default));
         let rows = usual.map(|id| EnvironmentRow {
             what: id.description(),
             ..row(id.name(), None)
@@ -371,6 +393,10 @@ mod tests {
             sim/kvm: the image in trapline-vmm on KVM on the simulated machine
               clock     insn: instructions on a simulated machine
               measured  by default
+              without   memory (a load is one instruction, whatever the caches hold);
+                        net/vsock-ping, net/vsock-send, net/vsock-receive (the image has no
+                        driver for vsock); net/sendfile (the image has no file in memory
+                        while it has a network card)
               state     Ready
               settings  cpus, guests, memory, pages, paging, thp, cgroup, wake, path, peer,
                         zeroing, isolation, idle, image, agent, vmm, qemu, kernel, modules

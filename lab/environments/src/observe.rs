@@ -17,7 +17,7 @@ use trapline_abi::record::Sender;
 use trapline_abi::{block, files, Counter, Interrupt, Op, OpSet, Stage, Workload};
 use trapline_host::Facts;
 use trapline_model::observed::{Launch, Observation, OperationResult, Outcome, Sample, Timeline};
-use trapline_model::{irq, Config};
+use trapline_model::{irq, Config, Feature};
 use trapline_protocol::{Elapsed, EndState, GuestReport};
 
 /// The boot to observe.
@@ -245,7 +245,7 @@ impl<'a> Recorder<'a> {
         }
         let asked = u64::from(self.info.memory_mib) << 20;
         let fits = (asked.min(MOST_COMPARED) / 2..=asked).contains(&memory);
-        let is_set = self.info.config.environment.has_configurable_memory();
+        let is_set = self.info.config.environment.has(Feature::MemorySize);
         (is_set && !fits).then(|| {
             let (mib, asked) = (memory >> 20, self.info.memory_mib);
             format!("the guest has {mib} MiB of memory, and was to have {asked} MiB")

@@ -6,7 +6,7 @@ use crate::unique::Unique;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Direction, Op, OpSet};
-use trapline_model::{names, Config, Operation, Scheduling};
+use trapline_model::{names, Config, Feature, Operation, Scheduling};
 use trapline_profile::Profile;
 use trapline_stats::{Cell, Figure, Summary, Value};
 
@@ -208,7 +208,7 @@ impl Baseline {
     pub fn configs(&self) -> Result<BTreeSet<Config>, BaselineError> {
         let exact = |name: &String| {
             Config::from_recorded(name)
-                .filter(|config| config.environment.has_profiles())
+                .filter(|config| config.environment.has(Feature::Profiles))
                 .ok_or_else(|| BaselineError::Environment(name.clone()))
         };
         self.environments.keys().map(exact).collect()

@@ -1,6 +1,7 @@
 //! Conditions of a measurement of interrupts beside the guest's own configuration: loads, and a second guest.
 
 use crate::environment::EnvironmentId;
+use crate::features::Feature;
 use crate::load::Loads;
 use crate::sched::Sched;
 use crate::scheduling::Pin;
@@ -41,9 +42,9 @@ impl PerCpu {
             .find(|known| known.count() == count)
     }
 
-    /// Returns whether an environment supports it.
-    fn is_supported_by(self, environment: EnvironmentId) -> bool {
-        self == Self::One || environment.supports_second_guest()
+    /// Returns the feature that it needs, if it needs one.
+    pub(crate) fn feature(self) -> Option<Feature> {
+        (self != Self::One).then_some(Feature::SecondGuest)
     }
 }
 
@@ -68,13 +69,8 @@ impl Conditions {
 
     /// Returns why an environment does not support them, with the remedy.
     pub fn unsupported_reason(&self, environment: EnvironmentId) -> Option<String> {
-        (!self.per_cpu.is_supported_by(environment)).then(|| {
-            format!(
-                "--vcpus-per-cpu is not supported by {environment}: leave it out, or choose \
-                 from {} with --env",
-                EnvironmentId::names_of(|id| self.per_cpu.is_supported_by(id))
-            )
-        })
+        let feature = self.per_cpu.feature()?;
+        feature.unsupported_reason("--vcpus-per-cpu", environment)
     }
 
     /// Returns the conditions as facts. `PER_CPU` is younger, and present only if it is not the default.
@@ -129,7 +125,7 @@ mod tests {
         let one = Conditions::default();
         assert!(all.clone().all(|id| one.unsupported_reason(id).is_none()));
         let reason = two.unsupported_reason(EnvironmentId::SIM_XEN_PVH).unwrap();
-        expect!["--vcpus-per-cpu is not supported by sim/xen-pvh: leave it out, or choose from host, kvm, qemu-kvm, qemu-tcg, sim/kvm, sim/kvm-user-apic, sim-vmx/kvm with --env"].assert_eq(&reason);
+        expect!["--vcpus-per-cpu is not supported by sim/xen-pvh, as its virtual CPU is no thread of the machine's Linux: leave it out, or choose from host, kvm, qemu-kvm, qemu-tcg, sim/kvm, sim/kvm-user-apic, sim-vmx/kvm with --env"].assert_eq(&reason);
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Config {
         let mut common = Overrides::default();
         for setting in SETTINGS {
             let all = configs.iter();
-            let supporting = all.filter(|config| (setting.supported_by)(config.environment));
+            let supporting = all.filter(|config| setting.is_supported_by(config.environment));
             let mut values = supporting.map(|config| config.overrides.value(setting.name));
             if let Some(Some(first)) = values.next() {
                 if values.all(|value| value == Some(first)) {
@@ -177,6 +177,6 @@ mod tests {
             no setting behind 'kvm:': add one, or leave the colon out
             invalid setting: memory=little: expected a size like 512M or 2G
             setting 'jobs' is one of kernel builds or packets: measure them with 'trapline kernel-build' or 'trapline net'
-            setting 'memory' is not supported by host: leave it out, or choose from kvm, process, qemu-kvm, qemu-tcg, custom, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/kvm, sim/kvm-user-apic, sim/process, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux, sim/kvm/kvm, sim/kvm/kvm/kvm, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim/custom, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh, sim-vmx/xen/trapline"#]].assert_eq(&messages.join("\n"));
+            setting 'memory' is not supported by host, as nothing is virtualized there: leave it out, or choose from kvm, process, qemu-kvm, qemu-tcg, custom, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/kvm, sim/kvm-user-apic, sim/process, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux, sim/kvm/kvm, sim/kvm/kvm/kvm, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim/custom, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh, sim-vmx/xen/trapline"#]].assert_eq(&messages.join("\n"));
     }
 }

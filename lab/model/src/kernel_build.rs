@@ -9,6 +9,7 @@ pub use crate::cpus::Place;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::environment::EnvironmentId;
+use crate::features::Feature;
 use crate::named::named;
 use std::fmt;
 
@@ -125,20 +126,18 @@ impl Column {
 
     /// Returns why an environment does not support this column, with the remedy.
     pub fn unsupported_reason(self, environment: EnvironmentId) -> Option<String> {
-        let one = Self {
-            cpus: 1,
-            place: Place::Same,
-        };
-        match (environment, environment.clock()) {
-            (id, _) if !id.builds_kernels() => Some(format!(
-                "{id} runs the image, which is not Linux: choose from {} with --env",
-                EnvironmentId::names_of(EnvironmentId::builds_kernels)
-            )),
-            (_, Clock::Insn) if self != one => {
-                Some("the simulated machine has one CPU: choose --cpus 1 --place same".into())
-            }
-            _ => None,
-        }
+        let cpus = format!("--cpus {}", self.cpus);
+        let needed = [
+            (Feature::KernelBuild, "a kernel build", true),
+            (Feature::BuildJobs, &cpus, self.cpus > 1),
+            (
+                Feature::BuildPlace,
+                "--place disjoint",
+                self.place != Place::Same,
+            ),
+        ];
+        let mut needed = needed.into_iter().filter(|(.., is_needed)| *is_needed);
+        needed.find_map(|(feature, what, _)| feature.unsupported_reason(what, environment))
     }
 }
 
@@ -199,8 +198,8 @@ mod tests {
         let image = two.unsupported_reason(EnvironmentId::QEMU_TCG).unwrap();
         let counted = two.unsupported_reason(EnvironmentId::SIM_LINUX).unwrap();
         expect![[r#"
-            qemu-tcg runs the image, which is not Linux: choose from host, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/linux, sim/kvm/linux, sim/qemu-kvm/linux, sim/nova/linux with --env
-            the simulated machine has one CPU: choose --cpus 1 --place same"#]].assert_eq(&format!("{image}\n{counted}"));
+            a kernel build is not supported by qemu-tcg, as it runs the image, which is not Linux: leave it out, or choose from host, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/linux, sim/kvm/linux, sim/qemu-kvm/linux, sim/nova/linux with --env
+            --cpus 2 is not supported by sim/linux, as builds have one CPU where instructions are counted: leave it out, or choose from host, kvm/linux, qemu-kvm/linux, qemu-tcg/linux with --env"#]].assert_eq(&format!("{image}\n{counted}"));
         let one = Column::all(&[1], &[Place::Same])[0];
         assert_eq!(one.unsupported_reason(EnvironmentId::SIM_KVM_LINUX), None);
     }

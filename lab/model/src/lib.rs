@@ -6,20 +6,19 @@
 #![forbid(unsafe_code)]
 
 pub mod block;
-mod capabilities;
 pub mod clock;
 pub mod conditions;
 mod config;
 pub mod cpus;
 pub mod environment;
 pub mod expand;
+pub mod features;
 pub mod file;
 pub mod forwarders;
 pub mod guest_config;
 pub mod irq;
 pub mod kernel_build;
 pub mod layers;
-pub mod left_out;
 pub mod line;
 pub mod load;
 mod named;
@@ -30,6 +29,7 @@ mod overrides;
 pub mod packets;
 pub mod populate;
 pub mod preset;
+mod properties;
 pub mod recorded;
 pub mod request;
 pub mod sched;
@@ -46,12 +46,12 @@ pub use clock::Clock;
 pub use conditions::{Conditions, PerCpu};
 pub use config::{Config, InvalidConfig};
 pub use environment::EnvironmentId;
-pub use expand::{expand, Plan, PlannedBoot, Purpose};
+pub use expand::{expand, LeftOut, Plan, PlannedBoot, Purpose};
+pub use features::Feature;
 pub use guest_config::{
     Batching, Crossing, GuestConfig, GuestPath, MemoryPages, Peer, Population, Serial, Spaces,
     Switch, VcpuState, Wake,
 };
-pub use left_out::LeftOut;
 pub use load::{Created, Load, Loads};
 pub use observed::{Launch, Observation, OperationResult, Outcome, Sample, Timeline};
 pub use operation::Operation;

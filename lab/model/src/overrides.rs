@@ -42,12 +42,14 @@ pub enum InvalidSetting {
 
 /// A setting that an environment does not support.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("setting '{setting}' is not supported by {environment}: leave it out, or choose from {supported_by}")]
+#[error("setting '{setting}' is not supported by {environment}{why}: leave it out, or choose from {supported_by}")]
 pub struct UnsupportedSetting {
     /// The environment.
     pub environment: EnvironmentId,
     /// The setting.
     pub setting: &'static str,
+    /// The reason as a clause, if it is not that the environment has no such file.
+    pub why: String,
     /// The environments that support it.
     pub supported_by: String,
 }
@@ -152,34 +154,30 @@ impl Overrides {
     /// Returns the first setting that an environment does not support.
     pub fn unsupported_setting(&self, environment: EnvironmentId) -> Option<UnsupportedSetting> {
         let mut all = self.iter().map(|(setting, _)| setting);
-        let setting = all.find(|it| !(it.supported_by)(environment))?;
+        let setting = all.find(|it| !it.is_supported_by(environment))?;
         Some(UnsupportedSetting {
             environment,
             setting: setting.name,
-            supported_by: EnvironmentId::names_of(setting.supported_by),
+            why: clause(setting.why_not(environment)),
+            supported_by: EnvironmentId::names_of(|id| setting.is_supported_by(id)),
         })
     }
 
     /// Returns why an environment cannot be measured with these options of a command, with the remedy.
     /// Files are replaced where an environment has them.
     pub fn unsupported_options(&self, environment: EnvironmentId) -> Option<String> {
-        let is_unsupported = |setting: &Setting, id: EnvironmentId| {
-            let is_file = setting.file().is_some();
-            !is_file && !(setting.supported_by)(id) && !(setting.not_concerned)(id)
-        };
         let all = self.iter();
         let unsupported: Vec<_> = all
-            .filter(|(it, _)| is_unsupported(it, environment))
+            .filter(|(it, _)| !it.is_supported_by(environment) && !it.is_unconcerned(environment))
             .collect();
-        if unsupported.is_empty() {
-            return None;
-        }
+        let (first, _) = unsupported.first()?;
         let options = unsupported.iter().map(|(it, value)| it.option(value));
         let options: Vec<_> = options.collect();
-        let is_supported = |id| unsupported.iter().all(|(it, _)| (it.supported_by)(id));
+        let is_supported = |id| unsupported.iter().all(|(it, _)| it.is_supported_by(id));
         Some(format!(
-            "{} is not supported by {environment}: leave it out, or choose from {} with --env",
+            "{} is not supported by {environment}{}: leave it out, or choose from {} with --env",
             options.join(" "),
+            clause(first.why_not(environment)),
             EnvironmentId::names_of(is_supported)
         ))
     }
@@ -204,7 +202,7 @@ impl Overrides {
         let mut supported = self.clone();
         supported
             .values
-            .retain(|index, _| (SETTINGS[*index].supported_by)(environment));
+            .retain(|index, _| SETTINGS[*index].is_supported_by(environment));
         supported
     }
 }
@@ -223,6 +221,11 @@ impl PartialOrd for Overrides {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
+}
+
+/// Returns a reason as a clause behind a sentence, or nothing.
+fn clause(why: Option<&str>) -> String {
+    why.map_or_else(String::new, |why| format!(", as {why}"))
 }
 
 /// Returns the index of a setting in [`SETTINGS`].
@@ -322,14 +325,14 @@ mod tests {
         let simulated = "cpus=2,memory=1024M,kernel=/k";
         assert_eq!(supported(EnvironmentId::SIM_KVM), simulated);
         let unsupported = overrides.unsupported_setting(EnvironmentId::UML).unwrap();
-        expect!["setting 'cpus' is not supported by uml: leave it out, or choose from kvm, qemu-kvm, qemu-tcg, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, sim, sim/kvm, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux"].assert_eq(&unsupported.to_string());
+        expect!["setting 'cpus' is not supported by uml, as user-mode Linux has one CPU: leave it out, or choose from kvm, qemu-kvm, qemu-tcg, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, sim, sim/kvm, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux"].assert_eq(&unsupported.to_string());
     }
 
     #[test]
     fn unsupported_options_are_reported_with_the_environments_that_support_them() {
         let options: Overrides = "sched=credit2,cap=25".parse().unwrap();
         let reason = options.unsupported_options(EnvironmentId::SIM_KVM).unwrap();
-        expect!["--sched credit2 --cap 25 is not supported by sim/kvm: leave it out, or choose from sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim-vmx/xen-pvh, sim-vmx/xen/trapline with --env"].assert_eq(&reason);
+        expect!["--sched credit2 --cap 25 is not supported by sim/kvm, as Xen does not schedule it: leave it out, or choose from sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim-vmx/xen-pvh, sim-vmx/xen/trapline with --env"].assert_eq(&reason);
         assert_eq!(
             options.unsupported_options(EnvironmentId::SIM_XEN_HVM),
             None
@@ -337,6 +340,6 @@ mod tests {
         let cpus: Overrides = "cpus=2".parse().unwrap();
         assert_eq!(cpus.unsupported_options(EnvironmentId::HOST), None);
         let reason = cpus.unsupported_options(EnvironmentId::UML).unwrap();
-        expect!["--cpus 2 is not supported by uml: leave it out, or choose from kvm, qemu-kvm, qemu-tcg, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, sim, sim/kvm, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux with --env"].assert_eq(&reason);
+        expect!["--cpus 2 is not supported by uml, as user-mode Linux has one CPU: leave it out, or choose from kvm, qemu-kvm, qemu-tcg, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, sim, sim/kvm, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux with --env"].assert_eq(&reason);
     }
 }

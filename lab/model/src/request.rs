@@ -2,6 +2,7 @@
 
 use crate::block;
 use crate::config::Config;
+use crate::guest_config::GuestConfig;
 use crate::irq;
 use crate::kernel_build::Column;
 use crate::names;
@@ -106,6 +107,14 @@ impl Request {
     pub fn is_of_guest(&self, config: &Config) -> bool {
         let is_long = Column::of(config).is_some() || config.environment.forwarder().is_some();
         !self.operations.is_empty() && !is_long
+    }
+
+    /// Returns a guest with the settings of the request, and those of a configuration.
+    pub(crate) fn configured(&self, mut guest: GuestConfig, config: &Config) -> GuestConfig {
+        let of_all = self.overrides.supported_by(config.environment);
+        of_all.apply(&mut guest);
+        config.overrides.apply(&mut guest);
+        guest
     }
 
     /// Returns whether a figure depends on the seed.

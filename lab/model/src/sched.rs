@@ -1,6 +1,7 @@
 //! Scheduling of a virtual CPU: a policy of Linux for its thread, or a scheduler of Xen for its domain.
 
 use crate::environment::EnvironmentId;
+use crate::features::Feature;
 use crate::named::named;
 use crate::units::Time;
 use std::fmt;
@@ -86,29 +87,24 @@ impl Sched {
         matches!(self, Self::Fifo(_) | Self::Deadline { .. })
     }
 
-    /// Returns whether virtual CPUs of the environment support this scheduler.
-    pub fn is_supported_by(self, environment: EnvironmentId) -> bool {
+    /// Returns the feature that it needs, if it needs one.
+    pub fn feature(self) -> Option<Feature> {
         match self {
-            Self::Other => true,
-            Self::Fifo(_) | Self::Deadline { .. } => environment.shows_vcpu_thread(),
-            Self::Xen(_) => environment.supports_cpu_shares(),
+            Self::Other => None,
+            Self::Fifo(_) | Self::Deadline { .. } => Some(Feature::ThreadPolicy),
+            Self::Xen(_) => Some(Feature::CpuShares),
         }
     }
 
-    /// Returns the names of the environments that support it.
-    pub fn supported_by(self) -> String {
-        EnvironmentId::names_of(|id| self.is_supported_by(id))
+    /// Returns whether virtual CPUs of the environment support this scheduler.
+    pub fn is_supported_by(self, environment: EnvironmentId) -> bool {
+        self.feature().is_none_or(|it| environment.has(it))
     }
 
     /// Returns why the environment does not support it, with the remedy.
     pub fn unsupported_reason(self, environment: EnvironmentId) -> Option<String> {
-        (!self.is_supported_by(environment)).then(|| {
-            format!(
-                "--sched {self} is not supported by {environment}: leave it out, or choose from {} \
-                 with --env",
-                self.supported_by()
-            )
-        })
+        self.feature()?
+            .unsupported_reason(&format!("--sched {self}"), environment)
     }
 }
 
@@ -222,8 +218,8 @@ mod tests {
             sched("credit2").unsupported_reason(EnvironmentId::KVM),
         ];
         expect![[r#"
-            --sched fifo:3 is not supported by sim/xen-pvh: leave it out, or choose from host, kvm, qemu-kvm, qemu-tcg, sim/linux, sim/kvm, sim/kvm-user-apic, sim-vmx/linux, sim-vmx/kvm with --env
-            --sched credit2 is not supported by kvm: leave it out, or choose from sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim-vmx/xen-pvh, sim-vmx/xen/trapline with --env"#]].assert_eq(&unsupported.map(Option::unwrap).join("\n"));
+            --sched fifo:3 is not supported by sim/xen-pvh, as its virtual CPU is no thread of the machine's Linux: leave it out, or choose from host, kvm, qemu-kvm, qemu-tcg, sim/linux, sim/kvm, sim/kvm-user-apic, sim-vmx/linux, sim-vmx/kvm with --env
+            --sched credit2 is not supported by kvm, as Xen does not schedule it: leave it out, or choose from sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim-vmx/xen-pvh, sim-vmx/xen/trapline with --env"#]].assert_eq(&unsupported.map(Option::unwrap).join("\n"));
         assert_eq!(sched("credit2").of_xen(), Some(Scheduler::Credit2));
         assert!(sched("fifo").is_of_thread() && !sched("credit").is_of_thread());
     }

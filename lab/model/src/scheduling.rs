@@ -1,6 +1,7 @@
 //! Scheduling of a guest's virtual CPUs: affinity, scheduler, share of a CPU, and effect of HLT.
 
 use crate::environment::EnvironmentId;
+use crate::features::Feature;
 use crate::named::named;
 use crate::sched::{Sched, Scheduler};
 use std::collections::BTreeMap;
@@ -68,13 +69,6 @@ pub const COMPETITOR: &str = "competitor";
 /// Name of the fact with the energy of the processor packages during a boot.
 pub const ENERGY: &str = "energy";
 
-impl Halt {
-    /// Returns whether an environment supports it.
-    fn is_supported_by(self, environment: EnvironmentId) -> bool {
-        self == Self::Exits || environment.supports_halt_in_guest()
-    }
-}
-
 /// Names of the facts of Xen domains. The cap is in percent of one CPU.
 const SCHEDULER: &str = "scheduler";
 const CAP: &str = "scheduler-cap";
@@ -100,16 +94,9 @@ impl Scheduling {
 
     /// Returns why an environment does not support it, with the remedy: the options are those of `irq`.
     pub fn unsupported_reason(&self, environment: EnvironmentId) -> Option<String> {
-        let halt = || {
-            (!self.halt.is_supported_by(environment)).then(|| {
-                format!(
-                    "--idle halt-in-guest is not supported by {environment}: leave it out, or \
-                     choose from {} with --env",
-                    EnvironmentId::names_of(|id| self.halt.is_supported_by(id))
-                )
-            })
-        };
-        self.sched.unsupported_reason(environment).or_else(halt)
+        let halt = (self.halt != Halt::Exits).then_some(Feature::HaltInGuest);
+        let sched = self.sched.unsupported_reason(environment);
+        sched.or_else(|| halt?.unsupported_reason("--idle halt-in-guest", environment))
     }
 
     /// Returns the settings of a Xen domain as facts.
@@ -221,8 +208,8 @@ mod tests {
         let reasons = [EnvironmentId::HOST, EnvironmentId::SIM_XEN_PVH]
             .map(|id| in_guest.unsupported_reason(id).unwrap());
         expect![[r#"
-            --idle halt-in-guest is not supported by host: leave it out, or choose from kvm, qemu-kvm, sim/kvm, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/kvm, sim/kvm/kvm/kvm, sim-vmx/kvm, sim-vmx/qemu-kvm with --env
-            --idle halt-in-guest is not supported by sim/xen-pvh: leave it out, or choose from kvm, qemu-kvm, sim/kvm, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/kvm, sim/kvm/kvm/kvm, sim-vmx/kvm, sim-vmx/qemu-kvm with --env"#]].assert_eq(&reasons.join("\n"));
+            --idle halt-in-guest is not supported by host, as nothing is virtualized there: leave it out, or choose from kvm, qemu-kvm, sim/kvm, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/kvm, sim/kvm/kvm/kvm, sim-vmx/kvm, sim-vmx/qemu-kvm with --env
+            --idle halt-in-guest is not supported by sim/xen-pvh, as KVM does not run its guest: leave it out, or choose from kvm, qemu-kvm, sim/kvm, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/kvm, sim/kvm/kvm/kvm, sim-vmx/kvm, sim-vmx/qemu-kvm with --env"#]].assert_eq(&reasons.join("\n"));
         let mut all = EnvironmentId::all();
         assert!(all.all(|id| Scheduling::DEFAULT.unsupported_reason(id).is_none()));
     }

@@ -5,6 +5,7 @@
 //! and its use to a launcher.
 
 mod markdown;
+mod support;
 mod text;
 mod value;
 
@@ -12,14 +13,12 @@ pub use markdown::markdown;
 pub use value::{FileOverride, Value};
 
 use crate::cpus::{self, Place};
-use crate::environment::EnvironmentId;
+use crate::features::Feature;
 use crate::forwarders::{self, Ring};
 use crate::guest_config::{
     Batching, ControlGroup, Crossing, GuestConfig, GuestPath, HugePages, MemoryPages, Paging, Peer,
     Spaces, Switch, VcpuState, Wake, MOST_GUESTS,
 };
-use crate::layers;
-use crate::layers::{Hypervisor, Machine};
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Competitor, Halt, Pin};
 use std::ops::RangeInclusive;
@@ -38,11 +37,8 @@ pub struct Setting {
     pub default: Option<&'static str>,
     /// Commands with an option of this name.
     pub options: Options,
-    /// Returns whether an environment supports the setting.
-    pub supported_by: fn(EnvironmentId) -> bool,
-    /// Returns whether an option for all environments does not concern this one, which is measured without it.
-    /// Native rows for settings of a VMM, so that ratios to them exist.
-    pub(crate) not_concerned: fn(EnvironmentId) -> bool,
+    /// The feature that it needs, if only some environments support it. A file needs an environment with such a file.
+    pub(crate) feature: Option<Feature>,
     /// Sets a value. Settings of files have no effect on the guest's configuration.
     pub(crate) apply: fn(&Value, &mut GuestConfig),
     /// Format of the store that added its column. A new setting has the next number.
@@ -90,8 +86,7 @@ const ROW: Setting = Setting {
     value_type: ValueType::Mebibytes,
     default: None,
     options: Options::Run,
-    supported_by: |_| true,
-    not_concerned: |_| false,
+    feature: None,
     apply: |_, _| {},
     format: FIRST_FORMAT,
     help: "",
@@ -119,8 +114,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "cpus",
         value_type: ValueType::Number(1..=cpus::MOST),
         default: Some("1"),
-        supported_by: EnvironmentId::supports_cpus_setting,
-        not_concerned: EnvironmentId::is_native_linux,
+        feature: Some(Feature::Cpus),
         apply: |value, guest| guest.cpus = value.number(),
         help: "Virtual CPUs of the guest",
         ..ROW
@@ -130,7 +124,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "guests",
         value_type: ValueType::Number(1..=MOST_GUESTS),
         default: Some("1"),
-        supported_by: EnvironmentId::supports_simultaneous_guests,
+        feature: Some(Feature::Guests),
         apply: |value, guest| guest.guests = value.number(),
         format: 18,
         help: "Equal guests that are measured at the same time (docs/guests.md)",
@@ -139,8 +133,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "memory",
         column: "memory_mib",
-        supported_by: EnvironmentId::has_configurable_memory,
-        not_concerned: EnvironmentId::is_native,
+        feature: Some(Feature::MemorySize),
         apply: |value, guest| guest.memory_mib = value.number(),
         help: "Guest memory [default: the preset's]",
         ..ROW
@@ -150,8 +143,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "pages",
         value_type: ValueType::Choice(&MemoryPages::NAMES),
         default: Some("auto"),
-        supported_by: EnvironmentId::has_private_memory,
-        not_concerned: EnvironmentId::is_native,
+        feature: Some(Feature::PrivatePages),
         apply: |value, guest| guest.pages = MemoryPages::ALL[value.choice()],
         help: "Guest memory: an anonymous file, private pages of 4 KiB or 2 MiB, or as devices need",
         ..ROW
@@ -161,8 +153,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "crossing",
         value_type: ValueType::Choice(&Crossing::NAMES),
         default: Some("auto"),
-        supported_by: EnvironmentId::is_process,
-        not_concerned: EnvironmentId::is_native,
+        feature: Some(Feature::GuestProcess),
         apply: |value, guest| guest.crossing = Crossing::ALL[value.choice()],
         format: 10,
         help: "Hypercalls of a guest that is a process: the mechanism (docs/process.md)",
@@ -173,8 +164,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "spaces",
         value_type: ValueType::Choice(&Spaces::NAMES),
         default: Some("4"),
-        supported_by: EnvironmentId::is_process,
-        not_concerned: EnvironmentId::is_native,
+        feature: Some(Feature::GuestProcess),
         apply: |value, guest| guest.spaces = Spaces::ALL[value.choice()],
         format: 12,
         help: "Linux processes for the address spaces of a guest that is a process, in workload system",
@@ -185,8 +175,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "switch",
         value_type: ValueType::Choice(&Switch::NAMES),
         default: Some("guest"),
-        supported_by: EnvironmentId::is_process,
-        not_concerned: EnvironmentId::is_native,
+        feature: Some(Feature::GuestProcess),
         apply: |value, guest| guest.switch = Switch::ALL[value.choice()],
         format: 13,
         help: "Switches between these processes: by themselves, or by the VMM",
@@ -197,8 +186,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "batching",
         value_type: ValueType::Choice(&Batching::NAMES),
         default: Some("on"),
-        supported_by: EnvironmentId::is_process,
-        not_concerned: EnvironmentId::is_native,
+        feature: Some(Feature::GuestProcess),
         apply: |value, guest| guest.batching = Batching::ALL[value.choice()],
         format: 15,
         help: "System calls that the VMM needs of a guest that is a process: together when it continues, or one by one",
@@ -209,8 +197,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "state",
         value_type: ValueType::Choice(&VcpuState::NAMES),
         default: Some("mapped"),
-        supported_by: EnvironmentId::is_process,
-        not_concerned: EnvironmentId::is_native,
+        feature: Some(Feature::GuestProcess),
         apply: |value, guest| guest.state = VcpuState::ALL[value.choice()],
         format: 16,
         help: "Registers of a guest that is a process: in memory that the VMM has mapped, or copied by system calls",
@@ -222,11 +209,7 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::Choice(&Paging::NAMES),
         default: Some("nested"),
         options: Options::Measuring,
-        supported_by: |id| {
-            let is_kvm = id.hypervisor() == Some(Hypervisor::Kvm);
-            is_kvm && id.is_on(Machine::Sim) && !id.stack().is_nested()
-        },
-        not_concerned: EnvironmentId::is_native,
+        feature: Some(Feature::ShadowPaging),
         apply: |value, guest| guest.paging = Paging::ALL[value.choice()],
         format: 11,
         help: "Translation of guest addresses by KVM: nested page tables of the processor, or shadow page tables",
@@ -236,8 +219,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "thp",
         value_type: ValueType::Choice(&HugePages::NAMES),
         options: Options::Measuring,
-        supported_by: |id| id.is_on(Machine::Sim) && id.has_machine_linux() && !id.is_xen(),
-        not_concerned: |id| id.is_native() && !id.has_machine_linux(),
+        feature: Some(Feature::MachineSettings),
         apply: |value, guest| guest.thp = Some(HugePages::ALL[value.choice()]),
         format: 19,
         help: "Transparent huge pages of the simulated machine's Linux [default: never around a guest, else as its kernel has them]",
@@ -248,8 +230,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "cgroup",
         value_type: ValueType::Choice(&ControlGroup::NAMES),
         options: Options::Measuring,
-        supported_by: |id| id.is_on(Machine::Sim) && id.has_machine_linux() && !id.is_xen(),
-        not_concerned: |id| id.is_native() && !id.has_machine_linux(),
+        feature: Some(Feature::MachineSettings),
         apply: |value, guest| guest.cgroup = ControlGroup::ALL[value.choice()],
         format: 28,
         help: "Control group of the VMM on the simulated machine: that of all programs, or one of its own, in which CPU time and memory are accounted",
@@ -260,7 +241,6 @@ pub const SETTINGS: &[Setting] = &[
         column: "wake",
         value_type: ValueType::Choice(&Wake::NAMES),
         default: Some("halt"),
-        supported_by: |_| true,
         apply: |value, guest| guest.wake = Wake::ALL[value.choice()],
         format: 20,
         help: "Wait for a semaphore in workloads ipc and smp: halt, poll for microseconds and then halt, or mwait; haltpoll and idle-poll of Linux guests (docs/ipc.md)",
@@ -272,11 +252,10 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::Choice(&GuestPath::NAMES),
         default: Some("switch"),
         options: Options::Measuring,
-        supported_by: EnvironmentId::supports_packets,
+        feature: Some(Feature::Packets),
         apply: |value, guest| guest.path = GuestPath::ALL[value.choice()],
         format: 22,
         help: "Way of the packets of workload net from guest to guest: trapline-switch, a bridge, or a bridge with vhost-net (docs/network.md)",
-        ..ROW
     },
     Setting {
         name: "peer",
@@ -284,19 +263,17 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::Choice(&Peer::NAMES),
         default: Some("process"),
         options: Options::Measuring,
-        supported_by: EnvironmentId::supports_packets,
+        feature: Some(Feature::Packets),
         apply: |value, guest| guest.peer = Peer::ALL[value.choice()],
         format: 23,
         help: "Peer of tcp-… and udp-… of workload net: a process behind a tap, or another guest of the same kind on the way of --path (docs/network.md)",
-        ..ROW
     },
     Setting {
         name: "zeroing",
         column: "zeroing",
         value_type: ValueType::Choice(&Zeroing::NAMES),
         default: Some("demand"),
-        supported_by: |id| !id.has_processes(),
-        not_concerned: EnvironmentId::is_native_linux,
+        feature: Some(Feature::Zeroing),
         apply: |value, guest| guest.zeroing = Zeroing::ALL[value.choice()],
         format: 21,
         help: "Zeroing of the image's memory in workload basic: in the allocation or while idle, with ordinary or non-temporal stores (docs/memory.md)",
@@ -308,8 +285,7 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::Choice(&Isolation::NAMES),
         default: Some("none"),
         options: Options::Measuring,
-        supported_by: EnvironmentId::supports_isolation,
-        not_concerned: |id| id == EnvironmentId::HOST,
+        feature: Some(Feature::Isolation),
         apply: |value, guest| guest.isolation = Isolation::ALL[value.choice()],
         format: 26,
         help: "Page tables of programs in workload system and in Linux guests: as the kernel has them by default, or isolated from it (docs/processes.md)",
@@ -318,7 +294,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "file-mib",
         column: "file_mib",
         value_type: ValueType::Number(8..=MOST_FILE_MIB),
-        supported_by: |id| !id.clock().is_exact(),
+        feature: Some(Feature::FileSize),
         apply: |value, guest| guest.file_mib = value.number(),
         format: 24,
         help: "Size in MiB of the large file of workload files (docs/files.md) [default: 64]",
@@ -329,7 +305,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "pin",
         value_type: ValueType::Choice(&Pin::NAMES),
         default: Some("free"),
-        supported_by: |id| !id.clock().is_exact(),
+        feature: Some(Feature::Placement),
         apply: |value, guest| guest.scheduling.pin = Pin::ALL[value.choice()],
         help: "CPU affinity of the virtual CPU: none, alone on a CPU, or on one CPU with its VMM",
         ..ROW
@@ -339,7 +315,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "competitor",
         value_type: ValueType::Choice(&Competitor::NAMES),
         default: Some("none"),
-        supported_by: |id| !id.clock().is_exact(),
+        feature: Some(Feature::Placement),
         apply: |value, guest| guest.scheduling.competitor = Competitor::ALL[value.choice()],
         format: 27,
         help: "Program that computes on each CPU of the guest, whenever no other thread runs there (docs/ipc.md)",
@@ -350,8 +326,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "idle",
         value_type: ValueType::Choice(&Halt::NAMES),
         default: Some("exits"),
-        supported_by: EnvironmentId::supports_halt_in_guest,
-        not_concerned: EnvironmentId::is_native,
+        feature: Some(Feature::HaltInGuest),
         apply: |value, guest| guest.scheduling.halt = Halt::ALL[value.choice()],
         help: "HLT of the guest: exits, or is not intercepted by KVM",
         ..ROW
@@ -361,7 +336,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "scheduler",
         value_type: ValueType::Choice(&Scheduler::NAMES),
         options: Options::Own,
-        supported_by: EnvironmentId::supports_cpu_shares,
+        feature: Some(Feature::CpuShares),
         apply: |value, guest| guest.scheduling.sched = Sched::Xen(Scheduler::ALL[value.choice()]),
         help: "Xen's scheduler of virtual CPUs",
         ..ROW
@@ -371,7 +346,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "cap",
         value_type: ValueType::Number(1..=100),
         options: Options::Shares,
-        supported_by: EnvironmentId::supports_cpu_shares,
+        feature: Some(Feature::CpuShares),
         apply: |value, guest| guest.scheduling.cap = Some(value.number()),
         help: "Limit of a Xen domain's CPU time, in percent of a CPU",
         ..ROW
@@ -381,7 +356,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "weight",
         value_type: ValueType::Number(1..=65_535),
         options: Options::Shares,
-        supported_by: EnvironmentId::supports_cpu_shares,
+        feature: Some(Feature::CpuShares),
         apply: |value, guest| guest.scheduling.weight = Some(value.number()),
         help: "Weight of a Xen domain under contention [default: 256]",
         ..ROW
@@ -391,7 +366,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "jobs",
         value_type: ValueType::Number(1..=cpus::MOST),
         options: Options::Command,
-        supported_by: EnvironmentId::builds_kernels,
+        feature: Some(Feature::KernelBuild),
         format: 29,
         help: "Jobs of a kernel build, and CPUs for them: virtual ones of a guest",
         ..ROW
@@ -401,7 +376,7 @@ pub const SETTINGS: &[Setting] = &[
         column: "place",
         value_type: ValueType::Choice(&Place::NAMES),
         options: Options::Command,
-        supported_by: EnvironmentId::builds_kernels,
+        feature: Some(Feature::KernelBuild),
         format: 30,
         help: "CPUs of a kernel build: the first is that of the VMM's other threads, or none is",
         ..ROW
@@ -412,7 +387,7 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::Choice(&Ring::NAMES),
         default: Some("split"),
         options: Options::Command,
-        supported_by: |id| id.forwarder().is_some(),
+        feature: Some(Feature::Queues),
         format: 31,
         help: "Format of the queues of a forwarder's ports",
         ..ROW
@@ -423,7 +398,7 @@ pub const SETTINGS: &[Setting] = &[
         value_type: ValueType::Number(forwarders::QUEUES),
         default: Some("1"),
         options: Options::Command,
-        supported_by: |id| id.forwarder().is_some(),
+        feature: Some(Feature::Queues),
         format: 32,
         help: "Pairs of queues of each of these ports",
         ..ROW
@@ -433,7 +408,6 @@ pub const SETTINGS: &[Setting] = &[
         column: "image",
         value_type: ValueType::File(FileOverride::Image),
         options: Options::Part,
-        supported_by: |id| !id.has_processes(),
         help: "File of the unikernel",
         ..ROW
     },
@@ -442,7 +416,6 @@ pub const SETTINGS: &[Setting] = &[
         column: "agent",
         value_type: ValueType::File(FileOverride::Agent),
         options: Options::Part,
-        supported_by: |id| id.has_processes() || id.has_machine_linux(),
         help: "File of the Linux program",
         ..ROW
     },
@@ -451,7 +424,6 @@ pub const SETTINGS: &[Setting] = &[
         column: "vmm",
         value_type: ValueType::File(FileOverride::Vmm),
         options: Options::Own,
-        supported_by: |id| id.has_trapline_vmm() || id.custom_vmm() == Some(layers::OPTION_VMM),
         help: "File of trapline-vmm; in custom and sim/custom a command with {image}",
         ..ROW
     },
@@ -460,7 +432,6 @@ pub const SETTINGS: &[Setting] = &[
         column: "nova",
         value_type: ValueType::File(FileOverride::Nova),
         options: Options::Part,
-        supported_by: EnvironmentId::is_nova,
         format: 14,
         help: "File of the NOVA hypervisor [default: TRAPLINE_NOVA, or nova/hypervisor in the cache]",
         ..ROW
@@ -470,7 +441,6 @@ pub const SETTINGS: &[Setting] = &[
         column: "qemu",
         value_type: ValueType::File(FileOverride::Qemu),
         options: Options::Machine,
-        supported_by: EnvironmentId::has_qemu,
         help: "File of QEMU",
         ..ROW
     },
@@ -479,7 +449,6 @@ pub const SETTINGS: &[Setting] = &[
         column: "kernel",
         value_type: ValueType::File(FileOverride::Kernel),
         options: Options::Machine,
-        supported_by: |id| id.has_machine_linux() || id.is_nova() && id.has_processes(),
         help: "Kernel of the simulated machine: a file, or a kernel package of the distribution or its version, downloaded once [default: its newest]",
         ..ROW
     },
@@ -488,7 +457,6 @@ pub const SETTINGS: &[Setting] = &[
         column: "modules",
         value_type: ValueType::File(FileOverride::Modules),
         options: Options::Machine,
-        supported_by: |id| id.has_machine_linux() || id.is_nova() && id.has_processes(),
         help: "Directory of the kernel's modules [default: lib/modules/VERSION beside the kernel's file]",
         ..ROW
     },

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use trapline_model::vmms::{definition, Console, Definition, ImageFormat, InvalidName, Transport};
-use trapline_model::{file, Clock, EnvironmentId};
+use trapline_model::{file, Clock, EnvironmentId, Feature};
 
 fn define(name: &str, command: &str) -> Result<(), InvalidName> {
     let definition = Definition {
@@ -30,11 +30,13 @@ fn a_defined_vmm_adds_environments() {
         [here, simulated].map(|id| id.stack().name()),
         ["fc-1", "sim/fc-1"]
     );
-    assert!(here.is_custom() && simulated.is_custom() && simulated.has_baseline());
+    assert!(here.is_custom() && simulated.is_custom() && simulated.has(Feature::DetailedProfiles));
     for name in ["fc-1/linux", "sim/fc-1/linux"] {
         let linux = EnvironmentId::from_name(name).unwrap();
         assert_eq!(linux.stack().name(), name);
-        assert!(linux.is_linux_guest() && linux.is_custom() && !linux.has_baseline());
+        assert!(
+            linux.is_linux_guest() && linux.is_custom() && !linux.has(Feature::DetailedProfiles)
+        );
     }
     assert!(EnvironmentId::all().any(|id| id == simulated));
     assert_eq!(

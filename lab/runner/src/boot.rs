@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use trapline_environments::kernel_build::Roots;
 use trapline_environments::sim::STREAM_HASH;
 use trapline_environments::{Booted, EnvError, Environment, Facts, GuestImage, Limits};
-use trapline_model::{left_out, Config, Observation, OperationResult, Outcome, PlannedBoot};
+use trapline_model::{Config, LeftOut, Observation, OperationResult, Outcome, PlannedBoot};
 
 /// Executes boots with these options.
 #[derive(Clone, Copy)]
@@ -133,7 +133,7 @@ impl Execution<'_> {
     ) -> Result<Booted, EnvError> {
         let mut booted = self.start_whole(entry, image, boot)?;
         let operations = &mut booted.observation.operations;
-        let skipped = left_out::union(&boot.left_out);
+        let skipped = LeftOut::union(&boot.left_out);
         operations.retain(|it| {
             it.op
                 .guest()

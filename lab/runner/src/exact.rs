@@ -9,7 +9,7 @@ use crate::profiles::Profiler;
 use crate::run;
 use trapline_abi::OpSet;
 use trapline_gate::{baseline, Baseline, Comparison, Verdict};
-use trapline_model::{Aim, Clock, Config, EnvironmentId, Request, EXACT_BOOTS};
+use trapline_model::{Aim, Config, EnvironmentId, Feature, Request, EXACT_BOOTS};
 use trapline_stats::{FailureKind, Summary, Value};
 use trapline_store::{Run, Store};
 
@@ -18,23 +18,17 @@ use trapline_store::{Run, Store};
 /// # Errors
 /// One has none.
 pub fn require_exact(environments: &[EnvironmentId]) -> Result<(), Failure> {
-    let Some(id) = environments.iter().find(|id| !id.has_baseline()) else {
+    let Some(id) = environments
+        .iter()
+        .find(|id| !id.has(Feature::DetailedProfiles))
+    else {
         return Ok(());
     };
-    let reason = match id.clock() {
-        Clock::Wall => "figures of the wall clock differ from run to run",
-        _ => "a baseline has profiles of starts, which this environment has not",
-    };
-    let exact = EnvironmentId::BUILT_IN
-        .iter()
-        .filter(|id| id.has_baseline());
-    let names: Vec<_> = exact.map(|id| id.name()).collect();
+    let reason = id.why_not(Feature::DetailedProfiles).unwrap_or_default();
+    let names = EnvironmentId::names_of(|id| id.has(Feature::DetailedProfiles));
     Err(Failure::usage(
         format!("baselines are not supported by {id}: {reason}"),
-        format!(
-            "environments with exact figures and profiles: {}",
-            names.join(", ")
-        ),
+        format!("environments with exact figures and profiles: {names}"),
     ))
 }
 

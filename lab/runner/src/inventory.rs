@@ -11,8 +11,8 @@ use trapline_environments::{EnvError, Environment, GuestImage, Settings};
 use trapline_model::layers::Guest;
 use trapline_model::request::usual_operations;
 use trapline_model::{
-    expand, vmms, Config, EnvironmentId, FileOverride, GuestConfig, Operation, Overrides, Request,
-    Sched, Scheduling, Unavailable,
+    expand, vmms, Config, EnvironmentId, Feature, FileOverride, GuestConfig, Operation, Overrides,
+    Request, Sched, Scheduling, Unavailable,
 };
 
 /// All environments, with the settings they are made from.
@@ -207,7 +207,8 @@ impl Inventory {
     pub fn is_default(&self, id: EnvironmentId) -> bool {
         let is_defined =
             |name| !vmms::is_built_in(name) && self.settings.custom_vmm(name, Guest::Image).is_ok();
-        id.is_default() || !id.is_linux_guest() && id.custom_vmm().is_some_and(is_defined)
+        let is_image = id.stack().guest == Guest::Image;
+        id.has(Feature::Default) || is_image && id.custom_vmm().is_some_and(is_defined)
     }
 
     /// Returns `chosen`, or if it is empty the environments that are measured by default: the usual

@@ -11,7 +11,7 @@ use crate::timeout;
 use std::collections::BTreeMap;
 use trapline_abi::Op;
 use trapline_environments::{EnvError, Environment, Limits, Plugin, Settings};
-use trapline_model::{irq, Clock, EnvironmentId, Observation, Outcome};
+use trapline_model::{irq, Clock, EnvironmentId, Feature, Observation, Outcome};
 use trapline_profile::format;
 use trapline_profile::irq_path::{self, IrqPath};
 
@@ -93,13 +93,8 @@ fn is_traceable(id: EnvironmentId) -> bool {
 
 /// Locates the code on the path of interrupts in an environment.
 fn irq_path(context: &RunContext<'_>, id: EnvironmentId) -> Result<IrqPath, String> {
-    if id.clock() != Clock::Insn {
-        return Err("this simulated machine has no plugin that traces interrupts".to_owned());
-    }
-    if id.is_native_linux() {
-        return Err(
-            "wake-ups of one program cannot be distinguished from those of others".to_owned(),
-        );
+    if let Some(why) = id.why_not(Feature::InterruptPath) {
+        return Err(why.to_owned());
     }
     let watch = Limits {
         timeout: timeout::EXACT,

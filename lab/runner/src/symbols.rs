@@ -11,7 +11,7 @@ use trapline_abi::OpSet;
 use trapline_environments::sim::{xen_code, XenCode};
 use trapline_environments::symbols::{locate, CodeAddresses};
 use trapline_environments::{Limits, Part};
-use trapline_model::{Config, EnvironmentId};
+use trapline_model::{Config, EnvironmentId, Feature};
 use trapline_profile::symbols::{
     build_id, code_ranges, lowest_address, mappings, ElfError, Mapping,
 };
@@ -33,6 +33,11 @@ pub fn machine_of(environment: EnvironmentId) -> AddressLayout {
         (false, true) => AddressLayout::Nested(levels),
         (false, false) => AddressLayout::Linux,
     }
+}
+
+/// Returns whether the programs of a machine are those of its Linux.
+pub fn has_linux(machine: AddressLayout) -> bool {
+    matches!(machine, AddressLayout::Linux | AddressLayout::Nested(_))
 }
 
 /// Names of components.
@@ -115,11 +120,11 @@ pub fn of_irq_path(
     let config = environment.into();
     let mut reader = Reader::new(context, &config);
     reader.add(AddressSpace::Guest, "guest", Part::Image)?;
-    if environment.is_xen() {
-        reader.add_hypervisor(AddressSpace::Hypervisor)?;
-    } else {
+    if has_linux(machine_of(environment)) {
         let located = reader.locate(watch)?;
         reader.add_kernel(&located);
+    } else {
+        reader.add_hypervisor(AddressSpace::Hypervisor)?;
     }
     Ok(reader.symbols)
 }
@@ -144,7 +149,7 @@ pub fn program_files(
     for (component, part) in parts {
         files.insert(component.to_owned(), reader.part(part)?);
     }
-    if !environment.is_bare() && !environment.is_xen() {
+    if has_linux(machine_of(environment)) {
         for mapping in mappings(&reader.locate(watch)?.program) {
             let file = reader.mapped_file(&mapping)?;
             files.insert(short_name(&file), file);
@@ -292,10 +297,10 @@ impl<'a> Reader<'a> {
         if environment.has_trapline_vmm() && !environment.is_xen() {
             self.add(AddressSpace::User, "trapline-vmm", Part::Vmm)?;
         }
-        if environment.supports_packets() {
+        if environment.has(Feature::Packets) {
             self.add(AddressSpace::User, "trapline-switch", Part::Switch)?;
         }
-        if environment.is_process() {
+        if environment.has(Feature::GuestProcess) {
             self.add(AddressSpace::User, "guest", Part::Image)?;
             let start = HYPERCALL_ENTRY & !(PAGE - 1);
             self.symbols

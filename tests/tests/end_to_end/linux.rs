@@ -182,7 +182,7 @@ fn missing_cpus_are_reported() {
     assert_eq!(facts(&json, environment)["guest-cpus"], "2");
     let why = json.to_string();
     let is_missing = !has("uml", FEATURE);
-    let expected = "--cpus 2 is not supported by uml: leave it out";
+    let expected = "--cpus 2 is not supported by uml, as user-mode Linux has one CPU: leave it out";
     assert!(is_missing || why.contains(expected), "{why}");
     place.wrap_qemu("[ $# -lt 5 ] || set -- \"$@\" -smp 1");
     let json = measure(environment).to_string();

@@ -3,7 +3,7 @@
 use crate::shared::default_run;
 use serde_json::Value;
 use trapline_model::request::usual_operations;
-use trapline_model::EnvironmentId;
+use trapline_model::{EnvironmentId, Feature};
 use trapline_tests::measurements::{
     assert_figure, assert_measured, cell, cells, estimate, facts, fastest,
 };
@@ -12,7 +12,7 @@ use trapline_tests::{has_qemu, skip};
 
 /// Environments of a default plan times operations of its workloads.
 fn cell_count() -> usize {
-    let environments = EnvironmentId::all().filter(|id| id.is_default());
+    let environments = EnvironmentId::all().filter(|id| id.has(Feature::Default));
     environments.count() * usual_operations().len()
 }
 

@@ -210,7 +210,9 @@ fn xen_settings_are_a_skip_elsewhere() {
     let result = place.run(&[&words[..], &["--sched", "credit", "--cap", "25"]].concat());
     assert_eq!(result.status, Some(4), "{result:?}");
     for id in ["host", "sim"] {
-        let reason = format!("--sched credit --cap 25 is not supported by {id}: leave it out");
+        let reason = format!(
+            "--sched credit --cap 25 is not supported by {id}, as Xen does not schedule it: leave it out"
+        );
         assert_says(&result, &[&reason, "choose from sim/xen-pvh"]);
     }
 }

@@ -6,7 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use trapline_abi::{populate::ORDERS, OpSet};
 use trapline_model::load::InvalidLoad;
-use trapline_model::{populate, EnvironmentId, Loads};
+use trapline_model::{populate, EnvironmentId, Feature, Loads};
 
 /// Arguments of `trapline populate`.
 #[derive(Args, Debug)]
@@ -55,7 +55,7 @@ impl PopulateArgs {
 /// Returns the default environments that can give memory to a guest.
 fn default_environments() -> Vec<EnvironmentId> {
     let all = EnvironmentId::all();
-    all.filter(|id| id.is_default() && id.supports_memory_hotplug())
+    all.filter(|id| id.has(Feature::Default) && id.has(Feature::Hotplug))
         .collect()
 }
 

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_environments::debug_files::DebugFiles;
 use trapline_environments::Settings;
-use trapline_model::{names, Clock, Config, EnvironmentId, Outcome, EXACT_BOOTS};
+use trapline_model::{names, Config, EnvironmentId, Feature, Outcome, EXACT_BOOTS};
 use trapline_profile::{text, Function, Profile};
 use trapline_runner::profiles::{has_profile, ProfiledRun, Profiler};
 
@@ -152,12 +152,11 @@ fn check_stacks(args: &ExplainArgs, operations: &[Op]) -> Result<(), Failure> {
             "leave it out to see a start by stage, component and function",
         ));
     }
-    let has_stacks =
-        |id: &EnvironmentId| !id.is_xen() && id.has_detailed_profiles() && !id.stack().is_nested();
-    match args.environments().find(|id| !has_stacks(id)) {
+    let refused = |id: EnvironmentId| Some((id, id.why_not(Feature::Stacks)?));
+    match args.environments().find_map(refused) {
         None => Ok(()),
-        Some(environment) => Err(Failure::usage(
-            format!("{option} is not supported by {environment}"),
+        Some((environment, why)) => Err(Failure::usage(
+            format!("{option} is not supported by {environment}: {why}"),
             "leave it out to see component and function",
         )),
     }
@@ -188,13 +187,9 @@ const COUNTED: &str = "instructions are counted in sim, sim-vmx, sim/ and sim-vm
 /// # Errors
 /// There is none, or an environment does not support profiles.
 fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
-    let uncounted = args.environments().find(|id| !id.has_profiles());
-    if let Some(environment) = uncounted {
-        let reason = match environment.clock() {
-            Clock::Wall => "it is not on the instruction clock",
-            _ => "its guest is a Linux, whose programs are not distinguished",
-        };
-        let message = format!("explain is not supported by {environment}: {reason}");
+    let refused = |id: EnvironmentId| Some((id, id.why_not(Feature::Profiles)?));
+    if let Some((environment, why)) = args.environments().find_map(refused) {
+        let message = format!("explain is not supported by {environment}: {why}");
         return Err(Failure::usage(message, COUNTED));
     }
     let clocks = args.environments().map(|id| id.clock());
@@ -210,9 +205,7 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
     // The parser accepts known names only.
     let chosen = names::operations(&args.operation).unwrap_or_default();
     let operations: Vec<_> = chosen.iter().filter(|op| has_profile(*op)).collect();
-    for environment in args.environments().filter(|id| !id.has_detailed_profiles()) {
-        check_coarse(environment, &operations)?;
-    }
+    check_stages(args, &operations)?;
     if operations.is_empty() {
         return Err(Failure::usage(
             format!("explain is not supported by {}", args.operation),
@@ -227,14 +220,15 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
 
 /// # Errors
 /// The operations have stages, which an environment without detailed profiles does not have.
-fn check_coarse(environment: EnvironmentId, operations: &[Op]) -> Result<(), Failure> {
-    if operations.iter().any(|op| op.workload() == Workload::Boot) {
-        Err(Failure::usage(
-            format!("explain boot is not supported by {environment}"),
+fn check_stages(args: &ExplainArgs, operations: &[Op]) -> Result<(), Failure> {
+    let have_stages = operations.iter().any(|op| op.workload() == Workload::Boot);
+    let refused = |id: EnvironmentId| Some((id, id.why_not(Feature::DetailedProfiles)?));
+    match args.environments().find_map(refused) {
+        Some((environment, why)) if have_stages => Err(Failure::usage(
+            format!("explain boot is not supported by {environment}: {why}"),
             "use sim/linux, sim/kvm or sim/qemu-kvm",
-        ))
-    } else {
-        Ok(())
+        )),
+        _ => Ok(()),
     }
 }
 

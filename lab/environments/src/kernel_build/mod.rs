@@ -45,8 +45,7 @@ pub struct Built {
 /// Returns the reason why an environment does not support a column on this host.
 pub fn unsupported_reason(environment: EnvironmentId, column: Column) -> Option<String> {
     let on_host = environment.clock() == Clock::Wall;
-    let several = trapline_model::cpus::unsupported_reason(environment, column.cpus);
-    let reason = column.unsupported_reason(environment).or(several);
+    let reason = column.unsupported_reason(environment);
     reason.or_else(|| {
         on_host
             .then(|| affinity::unsupported_reason(column))

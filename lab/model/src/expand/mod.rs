@@ -7,24 +7,27 @@
 //! nothing drifts; there a config is booted twice by default, to prove that its
 //! figures are exact.
 
+mod left_out;
 mod order;
 
+pub use left_out::LeftOut;
 pub use order::Order;
 
 use crate::clock::Clock;
 use crate::conditions::Conditions;
 use crate::config::Config;
 use crate::environment::EnvironmentId;
+use crate::features::Feature;
 use crate::guest_config::{GuestConfig, MemoryPages, Serial};
 use crate::irq;
 use crate::kernel_build::Column;
-use crate::left_out::{self, LeftOut};
 use crate::operation::Operation;
 use crate::packets;
 use crate::populate;
 use crate::preset::Sizes;
 use crate::request::{self, Request};
 use crate::scheduling::Scheduling;
+use left_out::left_out;
 use trapline_abi::{files, Job, OpSet, Workload};
 
 /// Number of boots from which a run on the wall clock has an A/A control.
@@ -187,61 +190,9 @@ fn reason_for_nothing(request: &Request, config: &Config) -> Option<String> {
         return column.and_then(|column| column.unsupported_reason(config.environment));
     }
     let left_out = left_out(request, config, request.operations);
-    let nothing_left = left_out::union(&left_out) == request.operations;
+    let nothing_left = LeftOut::union(&left_out) == request.operations;
     let reasons = left_out.into_iter().map(|left_out| left_out.reason);
     nothing_left.then(|| reasons.collect::<Vec<_>>().join("; "))
-}
-
-/// Returns those of `operations` that a configuration does not measure.
-fn left_out(request: &Request, config: &Config, operations: OpSet) -> Vec<LeftOut> {
-    let named = request.named;
-    let environment = config.environment;
-    let unsupported = request.overrides.unsupported_options(environment);
-    match unsupported.or_else(|| too_small(request, config)) {
-        Some(_) if operations.is_empty() => Vec::new(),
-        Some(reason) => vec![LeftOut { operations, reason }],
-        None => {
-            let mut all = left_out::of(environment, request.preset, operations, named);
-            let default = Sizes::of(environment, request.preset).guest;
-            let guest = configured(default, request, config);
-            all.extend(without_tap(request, environment, &guest, operations));
-            all.extend(left_out::of_guests(environment, guest.guests, operations));
-            all
-        }
-    }
-}
-
-/// Returns those of `operations` that need a tap of this host, if there is none.
-fn without_tap(
-    request: &Request,
-    environment: EnvironmentId,
-    guest: &GuestConfig,
-    operations: OpSet,
-) -> Option<LeftOut> {
-    let operations = operations & guest.operations_over_tap();
-    let reason = request.without_taps.clone()?;
-    let is_left_out = !operations.is_empty() && environment.has_host_tap();
-    is_left_out.then_some(LeftOut { operations, reason })
-}
-
-/// Returns the reason if a guest has too little memory for its operations.
-fn too_small(request: &Request, config: &Config) -> Option<String> {
-    let default = Sizes::of(config.environment, request.preset).guest;
-    let needed = default.memory_mib;
-    (configured(default, request, config).memory_mib < needed).then(|| {
-        format!("the operations need {needed} MiB: set at least memory={needed}M, or leave it out")
-    })
-}
-
-/// Applies the settings of the request, and those of the configuration.
-fn configured(mut guest: GuestConfig, request: &Request, config: &Config) -> GuestConfig {
-    let environment = config.environment;
-    request
-        .overrides
-        .supported_by(environment)
-        .apply(&mut guest);
-    config.overrides.apply(&mut guest);
-    guest
 }
 
 fn wall_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoot>) {
@@ -332,7 +283,7 @@ fn boot(
         };
     }
     let all_left_out = left_out(request, config, request.operations);
-    let kept = operations(request, replicate, purpose) - left_out::union(&all_left_out);
+    let kept = operations(request, replicate, purpose) - LeftOut::union(&all_left_out);
     let of = |run: OpSet| PlannedBoot {
         replicate,
         block,
@@ -365,7 +316,7 @@ fn starts(request: &Request, config: &Config, wanted: OpSet) -> Vec<OpSet> {
     }
     let groups = groups(environment);
     let others = wanted - groups.iter().copied().collect::<OpSet>();
-    let others = if environment.starts_cheaply() {
+    let others = if environment.has(Feature::ShortStart) {
         Workload::ALL
             .map(|workload| others & workload.set())
             .to_vec()
@@ -374,7 +325,7 @@ fn starts(request: &Request, config: &Config, wanted: OpSet) -> Vec<OpSet> {
     };
     let is_wanted = |group: &OpSet| group.intersects(wanted);
     let whole = groups.into_iter().filter(is_wanted).map(|group| {
-        let left_out = left_out::union(&left_out(request, config, group));
+        let left_out = LeftOut::union(&left_out(request, config, group));
         // Starts of guests are measured behind all others, which they do not change.
         let unwanted = if wanted.intersects(Workload::Boot.set()) {
             OpSet::EMPTY
@@ -400,7 +351,7 @@ fn measures_groups(environment: EnvironmentId) -> bool {
 fn groups(environment: EnvironmentId) -> Vec<OpSet> {
     let usual = request::usual_operations();
     let separate = Workload::Basic.set() | Workload::System.set();
-    if environment.starts_cheaply() {
+    if environment.has(Feature::ShortStart) {
         vec![
             usual & Workload::Basic.set(),
             usual & Workload::System.set(),
@@ -428,7 +379,7 @@ pub fn start(request: &Request, config: &Config, operations: OpSet) -> PlannedBo
         file_mib: file_mib(environment),
         ..sizes.guest
     };
-    let guest = configured(guest, request, config);
+    let guest = request.configured(guest, config);
     let (disk_mib, file_mib) = (request.block.mib(environment), guest.file_mib);
     let guest = with_devices(guest, operations, disk_mib);
     PlannedBoot {

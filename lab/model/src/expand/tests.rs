@@ -60,7 +60,7 @@ fn everything(seed: u64) -> Request {
 }
 
 fn has_work(request: &Request, config: &Config) -> bool {
-    !request.operations.is_subset(left_out::union(&left_out(
+    !request.operations.is_subset(LeftOut::union(&left_out(
         request,
         config,
         request.operations,
@@ -115,7 +115,7 @@ proptest! {
             boots.entry(boot.config.clone()).or_default().push(boot);
             let once = boot.replicate > 0 && request.boots.is_none() && !boot.config.environment.clock().is_exact();
             let asked = if once { request.operations - irq::operations() } else { request.operations };
-            let expected = asked - left_out::union(&boot.left_out);
+            let expected = asked - LeftOut::union(&boot.left_out);
             prop_assert_eq!(boot.starts().map(|start| start.kept).collect::<OpSet>(), expected);
             let kept: usize = boot.starts().map(|start| start.kept.len()).sum();
             prop_assert_eq!(kept, expected.len(), "each by one start");
@@ -125,8 +125,9 @@ proptest! {
                 prop_assert!(start.kept.is_subset(run));
                 prop_assert!(is_exact || start.kept == run);
                 prop_assert!(!start.job.run.intersects(start.boot_job.run));
-                let boots = !start.boot_job.run.is_empty() && boot.config.environment.has_boot();
-                prop_assert_eq!(start.boot_launches > 0, boots);
+                let is_observed = |op| Feature::of_start(op).is_some_and(|it| boot.config.environment.has(it));
+                let is_any_observed = Workload::Boot.operations().any(is_observed);
+                prop_assert_eq!(start.boot_launches > 0, !start.boot_job.run.is_empty() && is_any_observed);
             }
         }
         for id in all() {

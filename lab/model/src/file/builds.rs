@@ -149,7 +149,7 @@ mod tests {
         let errors = texts.map(|text| format!("{text:?}\n  {}\n", read(text).unwrap_err()));
         expect![[r#"
             "environments = ['kvm']\n[kernel-build]"
-              line 2: kvm runs the image, which is not Linux: choose from host, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/linux, sim/kvm/linux, sim/qemu-kvm/linux, sim/nova/linux with --env
+              line 2: a kernel build is not supported by kvm, as it runs the image, which is not Linux: leave it out, or choose from host, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/linux, sim/kvm/linux, sim/qemu-kvm/linux, sim/nova/linux with --env
             "environments = ['host']\nworkloads = ['basic']\n[kernel-build]"
               line 3: a plan with [kernel-build] measures nothing else: leave 'workloads' out, or make it a plan of its own
             "environments = ['uml']\n[machine]\ncpus = 2\n[kernel-build]"

@@ -1,4 +1,5 @@
 use super::*;
+use crate::features::Feature;
 use expect_test::expect;
 use trapline_abi::{Op, OpSet, Workload};
 
@@ -87,7 +88,7 @@ fn errors_have_a_line_and_a_remedy() {
         "environments = ['kvm']\nworkloads = ['basic']\n[[tables]]\ntitle = 'x'\noperations = ['stream']",
     ];
     let errors = texts.map(|text| format!("{text:?}\n  {}\n", read(text).unwrap_err()));
-    let supporting = EnvironmentId::names_of(EnvironmentId::has_configurable_memory);
+    let supporting = EnvironmentId::names_of(|id| id.has(Feature::MemorySize));
     let errors = errors.map(|error| error.replace(&supporting, "ENVIRONMENTS"));
     expect![[r#"
         ""
@@ -101,7 +102,7 @@ fn errors_have_a_line_and_a_remedy() {
         "environments = ['host']\nworkloads = ['exits/port-oot']"
           line 2: unknown workload or operation 'exits/port-oot'; did you mean 'exits/port-out'?
         "contenders = ['host:memory=1G']"
-          line 1: setting 'memory' is not supported by host: leave it out, or choose from ENVIRONMENTS
+          line 1: setting 'memory' is not supported by host, as nothing is virtualized there: leave it out, or choose from ENVIRONMENTS
         "environments = ['kvm']\n[machine]\nmemory = ['1G', 'lots']"
           line 3: invalid setting: memory=lots: expected a size like 512M or 2G
         "environments = ['kvm']\n[machine]\nspeed = 9"

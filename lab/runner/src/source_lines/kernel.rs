@@ -20,7 +20,7 @@ pub fn debug_files(
     environment: EnvironmentId,
 ) -> BTreeMap<String, PathBuf> {
     let settings = context.inventory.settings();
-    let has_linux = !environment.is_bare() && !environment.is_xen();
+    let has_linux = crate::symbols::has_linux(crate::symbols::machine_of(environment));
     let kernel = has_linux.then(|| symbols::kernel(settings, environment).ok());
     let found = kernel.flatten().and_then(|kernel| find(context, &kernel));
     found.unwrap_or_default()
