@@ -44,7 +44,7 @@ use clap::builder::PossibleValue;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use names::{
     config_parser, environment_parser, stored_environment_parser, stored_workload_parser,
-    workload_parser,
+    value_parser, workload_parser,
 };
 use pages::after_help;
 

@@ -38,7 +38,7 @@ pub fn kernel_build(args: &KernelBuildArgs) -> Result<Status, Failure> {
 /// The answer is no.
 fn confirm(args: &KernelBuildArgs, inventory: &Inventory) -> Result<(), Failure> {
     // What is missing is reported by the run.
-    let download = builds::download(&inventory.settings().cache, args.size.into());
+    let download = builds::download(&inventory.settings().cache, args.size);
     let Ok(Some(download)) = download else {
         return Ok(());
     };

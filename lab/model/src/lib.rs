@@ -53,6 +53,7 @@ pub use guest_config::{
     Switch, VcpuState, Wake,
 };
 pub use load::{Created, Load, Loads};
+pub use named::Named;
 pub use observed::{Launch, Observation, OperationResult, Outcome, Sample, Timeline};
 pub use operation::Operation;
 pub use overrides::{InvalidSetting, Overrides, UnsupportedSetting};

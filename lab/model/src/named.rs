@@ -1,5 +1,14 @@
 //! Names of enums whose values are chosen by name.
 
+/// An enum whose values are chosen by name.
+pub trait Named: Copy + Send + Sync + 'static {
+    /// All values.
+    const VALUES: &'static [Self];
+
+    /// Returns the name, as options and files have it.
+    fn name_of(self) -> &'static str;
+}
+
 /// Implements `ALL`, `NAMES`, `name` and `from_name` for an enum of unit variants, given in their order.
 macro_rules! named {
     ($type:ident { $($variant:ident $name:literal),* $(,)? }) => {
@@ -18,6 +27,14 @@ macro_rules! named {
             /// Returns the value with this name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name() == name)
+            }
+        }
+
+        impl crate::named::Named for $type {
+            const VALUES: &'static [Self] = &Self::ALL;
+
+            fn name_of(self) -> &'static str {
+                self.name()
             }
         }
     };

@@ -1,14 +1,14 @@
 //! Arguments of `irq`.
 
 use super::pages::after_help;
-use super::{environment_parser, Format, RunOptions, SizeOptions};
+use super::{environment_parser, value_parser, Format, RunOptions, SizeOptions};
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use trapline_abi::job::WaitMode;
 use trapline_abi::{Op, OpSet};
 use trapline_model::irq::{self, InvalidUnit, Settings, Share, Time};
-use trapline_model::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Sched, Scheduling};
+use trapline_model::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Pin, Sched, Scheduling};
 
 /// Arguments of `trapline irq`.
 #[derive(Args, Debug)]
@@ -37,7 +37,7 @@ pub struct IrqArgs {
     #[arg(long, value_name = "A,B", default_value = "none", value_parser = Loads::from_str)]
     pub load: Loads,
     /// Affinity of the virtual CPU [default: shared with a load or another virtual CPU, else free]
-    #[arg(long, value_enum, hide_short_help = true)]
+    #[arg(long, value_parser = value_parser::<Pin>(PINS), hide_short_help = true)]
     pub pin: Option<Pin>,
     /// Deadline of an interrupt; on the instruction clock 1 ns is one instruction
     #[arg(long, value_name = "TIME", default_value = "30us", value_parser = Time::from_str)]
@@ -81,26 +81,12 @@ pub enum Idle {
     HaltInGuest,
 }
 
-/// Affinity of the virtual CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Pin {
-    /// Not pinned
-    Free,
-    /// Alone on a CPU
-    Exclusive,
-    /// On one CPU, with its VMM and the loads
-    Shared,
-}
-
-impl From<Pin> for trapline_model::Pin {
-    fn from(pin: Pin) -> Self {
-        match pin {
-            Pin::Free => Self::Free,
-            Pin::Exclusive => Self::Exclusive,
-            Pin::Shared => Self::Shared,
-        }
-    }
-}
+/// Descriptions of affinities of the virtual CPU.
+const PINS: &[&str] = &[
+    "Not pinned",
+    "Alone on a CPU",
+    "On one CPU, with its VMM and the loads",
+];
 
 impl Timer {
     /// Returns the operations of this timer.
@@ -156,8 +142,8 @@ impl IrqArgs {
     fn scheduling(&self, conditions: &Conditions) -> Result<Scheduling, Contradiction> {
         let sched = self.run_options.environment_options.sched();
         let default = conditions.default_pin(sched);
-        let pin = self.pin.map_or(default, Into::into);
-        use trapline_model::Pin::{Exclusive, Free, Shared};
+        let pin = self.pin.unwrap_or(default);
+        use Pin::{Exclusive, Free, Shared};
         match (sched, pin, conditions.per_cpu) {
             (Sched::Deadline { .. }, Exclusive | Shared, _)
             | (Sched::Deadline { .. }, _, PerCpu::Two) => Err(Contradiction::Bound),
@@ -256,11 +242,11 @@ mod tests {
         let settings = |words: &[&str]| parsed(words).unwrap().settings();
         let deadline = ["--sched", "deadline:3ms/10ms", "--load", "cpu:2"];
         let free = settings(&deadline).unwrap().scheduling;
-        assert_eq!(free.pin, trapline_model::Pin::Free);
+        assert_eq!(free.pin, Pin::Free);
         let bound = [&deadline[..], &["--pin", "shared"]].concat();
         assert_eq!(settings(&bound), Err(Contradiction::Bound));
         let loaded = settings(&["--load", "cpu"]).unwrap().scheduling;
-        assert_eq!(loaded.pin, trapline_model::Pin::Shared);
+        assert_eq!(loaded.pin, Pin::Shared);
         let two = ["--sched", "deadline:3ms/10ms", "--vcpus-per-cpu", "2"];
         assert_eq!(settings(&two), Err(Contradiction::Bound));
     }
@@ -271,7 +257,7 @@ mod tests {
         let two = settings(&["--vcpus-per-cpu", "2"]).unwrap();
         assert_eq!(
             (two.scheduling.pin, two.conditions.per_cpu),
-            (trapline_model::Pin::Shared, PerCpu::Two)
+            (Pin::Shared, PerCpu::Two)
         );
         let alone = ["--vcpus-per-cpu", "2", "--pin", "exclusive"];
         assert!(settings(&alone).is_ok());

@@ -1,12 +1,12 @@
 //! Parsers of names of environments and operations.
 
-use clap::builder::{PossibleValue, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsStr;
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_model::names::{self, Selection};
 use trapline_model::request::usual_operations;
-use trapline_model::{Config, EnvironmentId, Operation};
+use trapline_model::{Config, EnvironmentId, Named, Operation};
 
 pub fn environment_parser() -> impl TypedValueParser<Value = EnvironmentId> {
     let names = environment_names(|name| names::environments(name).map(drop));
@@ -71,6 +71,17 @@ pub fn selection_parser() -> impl TypedValueParser<Value = Selection> {
     let mut all = environment_names(|name| names::selection(name).map(drop));
     all.known.extend(workloads());
     all.map(|name| names::selection(&name).expect("the name was checked"))
+}
+
+/// Parses the name of one of the values of `T`, which have these descriptions in their order.
+pub fn value_parser<T: Named>(descriptions: &[&'static str]) -> impl TypedValueParser<Value = T> {
+    let named = T::VALUES.iter().zip(descriptions);
+    let named = named.map(|(it, help)| PossibleValue::new(it.name_of()).help(*help));
+    PossibleValuesParser::new(named).map(|name| {
+        let mut values = T::VALUES.iter().copied();
+        let found = values.find(|value| value.name_of() == name);
+        found.expect("the name was checked")
+    })
 }
 
 fn workloads() -> Vec<PossibleValue> {

@@ -1,9 +1,9 @@
 //! Arguments of `net`.
 
 use super::pages::after_help;
-use super::{OutputOptions, RunOptions};
+use super::{value_parser, OutputOptions, RunOptions};
 use clap::builder::RangedI64ValueParser;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::ops::RangeInclusive;
 use trapline_environments::packets::PacketPath;
 use trapline_model::packets::{self, Direction, Purpose, Ring};
@@ -27,14 +27,14 @@ pub struct NetArgs {
           value_parser = within(packets::FRAME))]
     pub size: Vec<u32>,
     /// Format of queues of virtio
-    #[arg(long, value_enum, value_name = "R,R", value_delimiter = ',', default_values_t = [RingName::Split], hide_short_help = true)]
-    pub ring: Vec<RingName>,
+    #[arg(long, value_name = "R,R", value_delimiter = ',', default_value = Ring::Split.name(), value_parser = value_parser::<Ring>(RINGS), hide_short_help = true)]
+    pub ring: Vec<Ring>,
     /// Pairs of queues of each port of virtio, by which frames are sent in turn
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [1], value_parser = within(packets::QUEUES), hide_short_help = true)]
     pub queues: Vec<u32>,
     /// Ports that send
-    #[arg(long, value_enum, value_name = "D,D", value_delimiter = ',', default_values_t = [DirectionName::One], hide_short_help = true)]
-    pub direction: Vec<DirectionName>,
+    #[arg(long, value_name = "D,D", value_delimiter = ',', default_value = Direction::One.name(), value_parser = value_parser::<Direction>(DIRECTIONS), hide_short_help = true)]
+    pub direction: Vec<Direction>,
     /// Frames a second that each port sends, or 'search' for the rates without loss and with 0.5% [default: as
     /// many as arrive, and half as many for the latency]
     #[arg(long, value_name = "N|search")]
@@ -69,44 +69,15 @@ fn within(range: RangeInclusive<u32>) -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(i64::from(least)..=i64::from(most))
 }
 
-/// Format of queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RingName {
-    /// Split (virtio 1.2, 2.7)
-    Split,
-    /// Packed (virtio 1.2, 2.8)
-    Packed,
-}
+/// Descriptions of formats of queues.
+const RINGS: &[&str] = &["Split (virtio 1.2, 2.7)", "Packed (virtio 1.2, 2.8)"];
 
-impl From<RingName> for Ring {
-    fn from(ring: RingName) -> Self {
-        match ring {
-            RingName::Split => Self::Split,
-            RingName::Packed => Self::Packed,
-        }
-    }
-}
-
-/// Ports that send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DirectionName {
-    /// The first to the second
-    One,
-    /// Both to each other
-    Both,
-    /// The first to the forwarder; the second does not receive
-    Half,
-}
-
-impl From<DirectionName> for Direction {
-    fn from(direction: DirectionName) -> Self {
-        match direction {
-            DirectionName::One => Self::One,
-            DirectionName::Both => Self::Both,
-            DirectionName::Half => Self::Half,
-        }
-    }
-}
+/// Descriptions of the ports that send.
+const DIRECTIONS: &[&str] = &[
+    "The first to the second",
+    "Both to each other",
+    "The first to the forwarder; the second does not receive",
+];
 
 /// Offered load.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,16 +107,14 @@ impl NetArgs {
     /// # Errors
     /// A path has no known name, or a command is invalid.
     pub fn request(&self) -> Result<Request, Failure> {
-        let rings: Vec<Ring> = self.ring.iter().map(|ring| (*ring).into()).collect();
-        let directions: Vec<Direction> = self.direction.iter().map(|it| (*it).into()).collect();
         let purposes = match self.load {
             Some(Load::Rate(rate)) => vec![Purpose::Given(rate)],
             Some(Load::Search) => vec![Purpose::Maximum, Purpose::HalfLoad, Purpose::Search],
             None => vec![Purpose::Maximum, Purpose::HalfLoad],
         };
-        let long = packets::operations(&self.size, &directions, &purposes).into_iter();
+        let long = packets::operations(&self.size, &self.direction, &purposes).into_iter();
         Ok(Request {
-            configs: packets::configs(&self.environments()?, &rings, &self.queues),
+            configs: packets::configs(&self.environments()?, &self.ring, &self.queues),
             long: long.map(Operation::Packets).collect(),
             boots: Some(self.rounds),
             packets: packets::Settings {
