@@ -43,8 +43,8 @@ pub use run::{ExactOptions, OutputOptions, RunArgs, RunOptions, SizeOptions, Sto
 use clap::builder::PossibleValue;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use names::{
-    config_parser, environment_parser, stored_environment_parser, stored_workload_parser,
-    value_parser, workload_parser,
+    config_parser, environment_parser, exact_workload_parser, stored_environment_parser,
+    stored_workload_parser, value_parser, workload_parser,
 };
 use pages::after_help;
 

@@ -12,7 +12,6 @@ use trapline_model::settings::Value;
 use trapline_model::EnvironmentId;
 use trapline_runner::bisect::{Bench, Bisection, Commit, Repository, Step};
 use trapline_runner::exact::require_exact;
-use trapline_runner::run::default_configs;
 use trapline_runner::{Failure, Inventory, Status};
 
 /// Searches, and prints each step and the result.
@@ -21,7 +20,11 @@ use trapline_runner::{Failure, Inventory, Status};
 /// The range of commits is invalid, or its first or last commit cannot be measured.
 pub fn bisect(args: &BisectArgs) -> Result<Status, Failure> {
     let environments = environments(args);
-    require_exact(&environments)?;
+    let operations = match args.workloads.as_slice() {
+        [] => gate::default_exits().into(),
+        chosen => gate::operations(chosen),
+    };
+    require_exact(&environments, &operations)?;
     let parts = parts(args, &environments);
     if let Some(parts) = &parts {
         require_relative(parts)?;
@@ -36,11 +39,8 @@ pub fn bisect(args: &BisectArgs) -> Result<Status, Failure> {
         build: args.build.clone(),
         parts: parts.clone(),
         files: built_files(args, &environments),
-        configs: default_configs(&environments),
-        operations: match args.workloads.as_slice() {
-            [] => gate::default_exits(),
-            chosen => gate::operations(chosen),
-        },
+        configs: operations.configs(&environments),
+        operations,
         store: open_store(options)?,
         inventory: &inventory,
         context: session.context(),

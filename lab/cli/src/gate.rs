@@ -8,11 +8,10 @@ use std::path::Path;
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_gate::{compare, forms, Baseline, BaselineError, Comparison, Outcome};
 use trapline_host::files::{read_text, TEXT_LIMIT};
-use trapline_model::{names, request, Aim, Config, Scheduling, EXACT_BOOTS};
+use trapline_model::{request, Aim, Config, Operations, Scheduling, EXACT_BOOTS};
 use trapline_runner::counters::Counters;
 use trapline_runner::exact::{explain_changes, measure, require_exact, require_figures};
 use trapline_runner::profiles::Profiler;
-use trapline_runner::run::default_configs;
 use trapline_runner::{Failure, Status};
 use trapline_store::Store;
 
@@ -22,14 +21,14 @@ use trapline_store::Store;
 /// An environment has no exact figures or cannot be measured, or an operation failed: a baseline is
 /// complete.
 pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
-    require_exact(&args.environments)?;
     let operations = match args.workloads.as_slice() {
-        [] => default_operations(),
+        [] => default_operations().into(),
         chosen => operations(chosen),
     };
+    require_exact(&args.environments, &operations)?;
     let (mut store, session) = open(&args.run_options)?;
     let context = session.context();
-    let configs = default_configs(&args.environments);
+    let configs = operations.configs(&args.environments);
     let counters = Counters::find(context.inventory, &configs, false);
     let counters = counters
         .inspect_err(|error| context.note(&format!("the baseline has no profiles: {error}")))
@@ -38,13 +37,13 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
         &mut store,
         Aim::Baseline,
         &configs,
-        operations,
+        &operations,
         counters.as_ref(),
         &context,
     )?;
     let summary = trapline_stats::summarise(&run.observations);
     require_figures(&summary, &configs)?;
-    let mut baseline = Baseline::new(&summary, operations, env!("CARGO_PKG_VERSION"));
+    let mut baseline = Baseline::new(&summary, &operations, env!("CARGO_PKG_VERSION"));
     let complete = baseline.require_figures();
     complete.map_err(|error| Failure::new(format!("no baseline: {error}")))?;
     for (environment, kept) in &baseline.environments {
@@ -86,7 +85,7 @@ pub fn check(args: &CheckArgs) -> Result<Status, Failure> {
     require_same_scheduling(&baseline, context.inventory.scheduling())?;
     let operations = baseline.operations();
     let aim = Aim::Check(args.baseline.display().to_string());
-    let run = measure(&mut store, aim, &configs, operations, None, &context)?;
+    let run = measure(&mut store, aim, &configs, &operations, None, &context)?;
     let summary = trapline_stats::summarise(&run.observations);
     let mut comparison = compare(&baseline, &summary, &args.tolerances.tolerances());
     let explained = explain_changes(&mut comparison, &baseline, &context);
@@ -128,11 +127,8 @@ fn require_same_scheduling(baseline: &Baseline, now: Scheduling) -> Result<(), F
 }
 
 /// Returns the union of these workloads and operations. The parser accepts known names only.
-pub fn operations(names: &[String]) -> OpSet {
-    names
-        .iter()
-        .flat_map(|name| names::operations(name))
-        .collect()
+pub fn operations(names: &[String]) -> Operations {
+    names.join(",").parse().unwrap_or_default()
 }
 
 /// Returns the operations of a search in which none is named.

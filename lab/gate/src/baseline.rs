@@ -5,8 +5,9 @@ use crate::kept_profile::{self, KeptProfile};
 use crate::unique::Unique;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use trapline_abi::{Direction, Op, OpSet};
-use trapline_model::{names, Config, Feature, Operation, Scheduling};
+use trapline_abi::{Direction, Op};
+use trapline_model::kernel_build::Column;
+use trapline_model::{names, Config, Feature, Operation, Operations, Scheduling};
 use trapline_profile::Profile;
 use trapline_stats::{Cell, Figure, Summary, Value};
 
@@ -113,7 +114,7 @@ impl BaselineError {
 
 impl Baseline {
     /// Creates a baseline of the figures of `summary`.
-    pub fn new(summary: &Summary, operations: OpSet, trapline: &str) -> Self {
+    pub fn new(summary: &Summary, operations: &Operations, trapline: &str) -> Self {
         let mut environments: BTreeMap<String, EnvironmentBaseline> = BTreeMap::new();
         for (config, found) in &summary.facts {
             let kept = environments.entry(config.to_string()).or_default();
@@ -126,7 +127,7 @@ impl Baseline {
         Self {
             version: VERSION,
             trapline: trapline.to_owned(),
-            workload: names::describe(operations),
+            workload: operations.to_string(),
             environments,
         }
     }
@@ -182,7 +183,9 @@ impl Baseline {
             if kept.operations().next().is_none() {
                 return Err(BaselineError::NoFiguresOf(environment.clone()));
             }
-            let mut requested = self.operations().iter().map(names::path);
+            let config = Config::from_recorded(environment);
+            let requested = config.map(|config| self.operations().of(&config));
+            let mut requested = requested.into_iter().flatten().map(Operation::path);
             let is_missing =
                 |path: &String| kept.figure(path).is_none() && !kept.skipped.contains_key(path);
             let missing = requested.find(is_missing);
@@ -208,7 +211,7 @@ impl Baseline {
     pub fn configs(&self) -> Result<BTreeSet<Config>, BaselineError> {
         let exact = |name: &String| {
             Config::from_recorded(name)
-                .filter(|config| config.environment.has(Feature::Profiles))
+                .filter(is_exact)
                 .ok_or_else(|| BaselineError::Environment(name.clone()))
         };
         self.environments.keys().map(exact).collect()
@@ -221,10 +224,23 @@ impl Baseline {
     }
 
     /// Returns the operations that this version has.
-    pub fn operations(&self) -> OpSet {
+    pub fn operations(&self) -> Operations {
         let names = self.workload.split(',');
-        names.flat_map(names::operations).collect()
+        names.fold(Operations::default(), |mut all, name| {
+            // Those of other versions are skipped.
+            if let Ok(named) = name.parse::<Operations>() {
+                all.guest |= named.guest;
+                all.builds.extend(named.builds);
+            }
+            all
+        })
     }
+}
+
+/// Returns whether a configuration has exact figures: of builds, or those of an environment whose guest is no Linux.
+fn is_exact(config: &Config) -> bool {
+    let is_build = Column::of(config).is_some() && config.clock().is_exact();
+    is_build || config.environment.has(Feature::Profiles)
 }
 
 /// Returns the figure of the cheapest batch, in which the machine served no interrupt unless it did in all
@@ -416,6 +432,6 @@ mod tests {
     fn operations_of_other_versions_are_skipped() {
         let mut other = baseline(1.0);
         other.workload = "exits/port-out,later/thing".to_owned();
-        assert_eq!(names::describe(other.operations()), "exits/port-out");
+        assert_eq!(other.operations().to_string(), "exits/port-out");
     }
 }

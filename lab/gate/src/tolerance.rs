@@ -2,8 +2,8 @@
 //! machine's initramfs, and for means that differ only because timer interrupts of the machine fall into
 //! other batches.
 
-use trapline_abi::{Op, OpSet, Workload};
-use trapline_model::names;
+use trapline_abi::Workload;
+use trapline_model::{names, Operation, Operations};
 
 /// Allowed difference of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,13 +36,13 @@ impl Tolerance {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tolerances {
     /// The last set that contains an operation decides.
-    chosen: Vec<(OpSet, Tolerance)>,
+    chosen: Vec<(Operations, Tolerance)>,
 }
 
 impl Default for Tolerances {
     fn default() -> Self {
         Self {
-            chosen: vec![(Workload::Boot.set(), OF_BOOTS)],
+            chosen: vec![(Workload::Boot.set().into(), OF_BOOTS)],
         }
     }
 }
@@ -62,7 +62,7 @@ pub enum ToleranceError {
 ///
 /// # Errors
 /// The syntax is invalid, a name is unknown, or the number is negative or not finite.
-pub fn parse(words: &str) -> Result<(OpSet, Tolerance), ToleranceError> {
+pub fn parse(words: &str) -> Result<(Operations, Tolerance), ToleranceError> {
     let form = || ToleranceError::Form(words.to_owned());
     let (names, amount) = words.split_once('=').ok_or_else(form)?;
     let (number, of_share) = match amount.trim().strip_suffix('%') {
@@ -78,12 +78,12 @@ pub fn parse(words: &str) -> Result<(OpSet, Tolerance), ToleranceError> {
     } else {
         Tolerance::Absolute(number)
     };
-    Ok((names::operations(names.trim())?, tolerance))
+    Ok((names.trim().parse()?, tolerance))
 }
 
 impl Tolerances {
     /// Sets the tolerance of these operations.
-    pub fn add(&mut self, operations: OpSet, tolerance: Tolerance) {
+    pub fn add(&mut self, operations: Operations, tolerance: Tolerance) {
         self.chosen.push((operations, tolerance));
     }
 
@@ -101,9 +101,9 @@ impl Tolerances {
     }
 
     fn chosen(&self, operation: &str) -> Option<Tolerance> {
-        let op = Op::from_path(operation)?;
+        let operation = Operation::from_path(operation)?;
         let mut newest_first = self.chosen.iter().rev();
-        let found = newest_first.find(|(set, _)| set.contains(op));
+        let found = newest_first.find(|(set, _)| set.contains(operation));
         found.map(|(_, tolerance)| *tolerance)
     }
 }

@@ -4,7 +4,7 @@ use expect_test::expect;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet};
 use trapline_gate::{compare, Baseline, Outcome, Tolerances, Verdict};
-use trapline_model::{Clock, EnvironmentId};
+use trapline_model::{Clock, EnvironmentId, Operations};
 use trapline_stats::{Cell, Failure, FailureKind, Figure, Summary, Value};
 
 fn measured(estimate: f64) -> Value {
@@ -63,8 +63,66 @@ fn baseline() -> Baseline {
         (Op::PortOut, measured(3182.25)),
         (Op::Cpuid, measured(2835.5)),
     ];
-    let kept = Baseline::new(&summary("7.2", &values), Op::PortOut.into(), "0.1.0");
+    let kept = Baseline::new(
+        &summary("7.2", &values),
+        &OpSet::from(Op::PortOut).into(),
+        "0.1.0",
+    );
     Baseline::parse(&kept.text()).expect("it was just written")
+}
+
+/// Returns a summary of a kernel build in `sim/linux` that takes so many instructions.
+fn build(instructions: f64) -> Summary {
+    let operations: Operations = MINI.parse().expect("an operation");
+    let [config] = &operations.configs(&[EnvironmentId::SIM_LINUX])[..] else {
+        panic!("one configuration")
+    };
+    Summary {
+        cells: vec![Cell {
+            config: config.clone(),
+            op: operations.long()[0],
+            clock: Clock::Insn,
+            unit: "insn",
+            value: measured(instructions),
+        }],
+        facts: BTreeMap::from([(config.clone(), BTreeMap::new())]),
+        ..Summary::default()
+    }
+}
+
+const MINI: &str = "kernel-build/mini";
+
+#[test]
+fn kernel_builds_are_compared_with_a_tolerance() {
+    let operations: Operations = MINI.parse().expect("an operation");
+    let kept = Baseline::new(&build(28_587e6), &operations, "0.2.0");
+    let kept = Baseline::parse(&kept.text()).expect("it was just written");
+    assert_eq!(kept.operations(), operations);
+    let mut tolerances = Tolerances::default();
+    let verdict = |tolerances: &Tolerances, now: f64| {
+        let compared = compare(&kept, &build(now), tolerances);
+        let [row] = &compared.rows[..] else {
+            panic!("{compared:#?}")
+        };
+        assert_eq!((row.operation.as_str(), row.old), (MINI, Some(28_587e6)));
+        row.verdict
+    };
+    assert_eq!(verdict(&tolerances, 28_587e6), Verdict::Same);
+    assert_eq!(verdict(&tolerances, 28_587e6 + 1.0), Verdict::Changed);
+    let (allowed, tolerance) = trapline_gate::tolerance::parse("kernel-build=5%").expect("valid");
+    tolerances.add(allowed, tolerance);
+    assert_eq!(verdict(&tolerances, 29_000e6), Verdict::Tolerated);
+    assert_eq!(verdict(&tolerances, 31_000e6), Verdict::Changed);
+}
+
+#[test]
+fn a_baseline_of_builds_without_their_figures_is_incomplete() {
+    let both: Operations = "kernel-build/mini,kernel-build/tiny"
+        .parse()
+        .expect("operations");
+    let kept = Baseline::new(&build(28_587e6), &both, "0.2.0");
+    let error = kept.require_figures().unwrap_err().to_string();
+    expect!["neither a figure of kernel-build/tiny in sim/linux:jobs=1,place=same, nor the reason why it is skipped"].assert_eq(&error);
 }
 
 #[track_caller]
@@ -171,7 +229,11 @@ fn a_fastest_batch_other_than_the_figure_is_stored() {
         (Op::PortOut, with_fastest(3207.5, 3182.25)),
         (Op::Cpuid, measured(2835.5)),
     ];
-    let kept = Baseline::new(&summary("7.2", &values), Op::PortOut.into(), "0.1.0");
+    let kept = Baseline::new(
+        &summary("7.2", &values),
+        &OpSet::from(Op::PortOut).into(),
+        "0.1.0",
+    );
     let read = Baseline::parse(&kept.text()).expect("it was written");
     let kept = &read.environments["sim/kvm"];
     assert_eq!(kept.fastest.len(), 1);
@@ -249,7 +311,7 @@ fn files_of_the_machine_are_a_cause_where_no_other_part_differs() {
         summary
     };
     let causes = |old: &Summary, new: &Summary| -> Vec<&'static str> {
-        let baseline = Baseline::new(old, OpSet::EMPTY, "0");
+        let baseline = Baseline::new(old, &OpSet::EMPTY.into(), "0");
         let compared = compare(&baseline, new, &Tolerances::default());
         compared
             .causes

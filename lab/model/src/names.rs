@@ -179,7 +179,7 @@ fn similarity(name: &str, known: &str) -> f64 {
     }
 }
 
-fn split(list: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn split(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim)
 }
 

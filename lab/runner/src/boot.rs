@@ -3,7 +3,7 @@
 use crate::context::RunContext;
 use crate::event::RunEvent;
 use crate::failure::Failure;
-use crate::inventory::EnvironmentEntry;
+use crate::inventory::{EnvironmentEntry, Inventory};
 use crate::long;
 use crate::options::BootOptions;
 use crate::sink::ObservationSink;
@@ -54,7 +54,7 @@ impl Execution<'_> {
         ) {
             ([], Some(entry)) => self.all_starts(entry, &image, boot),
             ([], None) => Err(EnvError::unavailable("no such environment")),
-            (_, _) => self.long(boot),
+            (_, _) => self.long(inventory, boot),
         };
         self.context.events.handle(RunEvent::BootDone(boot));
         match booted {
@@ -76,14 +76,20 @@ impl Execution<'_> {
     }
 
     /// Executes what no guest repeats.
-    fn long(&self, boot: &PlannedBoot) -> Result<Booted, EnvError> {
+    fn long(&self, inventory: &Inventory, boot: &PlannedBoot) -> Result<Booted, EnvError> {
         let limits = self.limits(boot);
         let mut report = |progress| {
             let event = RunEvent::BootProgress(boot, progress);
             self.context.events.handle(event);
         };
-        let settings = self.context.inventory.settings();
-        long::boot(settings, self.roots, boot, &limits, &mut report)
+        let mut booted = long::boot(inventory.settings(), self.roots, boot, &limits, &mut report)?;
+        // What was built by: kernel, QEMU, the parts. A forwarder is in no inventory.
+        let entry = inventory.entry(boot.config.environment);
+        let known = entry.map(|entry| entry.environment.facts());
+        for (name, value) in known.into_iter().flatten() {
+            booted.observation.facts.entry(name).or_insert(value);
+        }
+        Ok(booted)
     }
 
     fn limits(&self, boot: &PlannedBoot) -> Limits {

@@ -7,29 +7,34 @@ use crate::failure::{Failure, Status};
 use crate::options::BootOptions;
 use crate::profiles::Profiler;
 use crate::run;
-use trapline_abi::OpSet;
 use trapline_gate::{baseline, Baseline, Comparison, Verdict};
-use trapline_model::{Aim, Config, EnvironmentId, Feature, Request, EXACT_BOOTS};
+use trapline_model::{Aim, Config, EnvironmentId, Feature, Operations, Request, EXACT_BOOTS};
 use trapline_stats::{FailureKind, Summary, Value};
 use trapline_store::{Run, Store};
 
-/// Checks that all of `environments` have exact figures.
+/// Checks that all of `environments` have exact figures of operations.
 ///
 /// # Errors
 /// One has none.
-pub fn require_exact(environments: &[EnvironmentId]) -> Result<(), Failure> {
-    let Some(id) = environments
-        .iter()
-        .find(|id| !id.has(Feature::DetailedProfiles))
-    else {
-        return Ok(());
+pub fn require_exact(
+    environments: &[EnvironmentId],
+    operations: &Operations,
+) -> Result<(), Failure> {
+    let refused = |feature: Feature| {
+        let refused = |id: &EnvironmentId| Some((*id, id.why_not(feature)?));
+        let (id, why) = environments.iter().find_map(refused)?;
+        Some(Failure::usage(
+            format!("baselines are not supported by {id}: {why}"),
+            format!(
+                "environments with exact figures of this kind: {}",
+                EnvironmentId::names_of(|id| id.has(feature))
+            ),
+        ))
     };
-    let reason = id.why_not(Feature::DetailedProfiles).unwrap_or_default();
-    let names = EnvironmentId::names_of(|id| id.has(Feature::DetailedProfiles));
-    Err(Failure::usage(
-        format!("baselines are not supported by {id}: {reason}"),
-        format!("environments with exact figures and profiles: {names}"),
-    ))
+    let of_guests = (!operations.guest.is_empty()).then_some(Feature::DetailedProfiles);
+    let of_builds = (!operations.builds.is_empty()).then_some(Feature::ExactBuild);
+    let mut needed = of_guests.into_iter().chain(of_builds);
+    needed.find_map(refused).map_or(Ok(()), Err)
 }
 
 /// Measures `operations` in `configs`, completely, for this purpose.
@@ -41,12 +46,13 @@ pub fn measure(
     store: &mut Store,
     aim: Aim,
     configs: &[Config],
-    operations: OpSet,
+    operations: &Operations,
     counters: Option<&Counters>,
     context: &RunContext<'_>,
 ) -> Result<Run, Failure> {
     for config in configs {
-        if let Some(unavailable) = context.inventory.unavailable(config.environment) {
+        let long = operations.long();
+        if let Some(unavailable) = context.inventory.unavailable_config(config, &long) {
             return Err(unmeasured(config, &unavailable.to_string()));
         }
     }
@@ -139,7 +145,7 @@ pub fn explain_changes(
         lines: false,
         boots: EXACT_BOOTS,
     };
-    let counted = profiler.profile(&configs, baseline.operations())?;
+    let counted = profiler.profile(&configs, baseline.operations().guest)?;
     comparison.explain(baseline, &counted.profiles);
     Ok(())
 }

@@ -13,22 +13,27 @@ use crate::sink::StoreSink;
 use std::time::{Duration, SystemTime};
 use trapline_abi::OpSet;
 use trapline_model::{
-    expand, populate, Config, EnvironmentId, Observation, Outcome, Plan, Request,
+    expand, populate, Config, EnvironmentId, Observation, Operations, Outcome, Plan, Request,
 };
 use trapline_store::{NewRun, Run, RunId, RunInfo, Store};
 
 /// Returns a request for exact figures. They do not depend on the seed, and further boots or samples
 /// would repeat them.
-pub fn exact_request(configs: &[Config], operations: OpSet, inventory: &Inventory) -> Request {
+pub fn exact_request(
+    configs: &[Config],
+    operations: &Operations,
+    inventory: &Inventory,
+) -> Request {
     Request {
         configs: configs.to_vec(),
         ready: configs.to_vec(),
-        operations,
+        operations: operations.guest,
+        long: operations.long(),
         // A whole workload names none of its operations.
-        named: if populate::operations().is_subset(operations) {
+        named: if populate::operations().is_subset(operations.guest) {
             OpSet::EMPTY
         } else {
-            operations
+            operations.guest
         },
         overrides: inventory.overrides().clone(),
         ..Request::default()

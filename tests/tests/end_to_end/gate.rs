@@ -240,6 +240,14 @@ fn wall_clock_figures_have_no_baseline() {
         let result = place.run(&[&[command, "--env", "sim,kvm"][..], rest].concat());
         assert_usage(&result, &["baselines are not supported by kvm", "sim/kvm"]);
     }
+    for (environment, why) in [
+        ("host", "figures of the wall clock differ"),
+        ("sim/kvm", "runs the image"),
+    ] {
+        let words = ["--env", environment, "--workload", "kernel-build/mini"];
+        let result = place.run(&[&["baseline"][..], &words].concat());
+        assert_usage(&result, &[why, "sim/linux"]);
+    }
     let result = place.run(&["check", "--baseline", "x", "--tolerance", "basic=-1"]);
     assert_usage(&result, &["--tolerance"]);
 }

@@ -1,13 +1,12 @@
 //! Arguments of `baseline`, `check` and `bisect`.
 
 use super::pages::after_help;
-use super::{environment_parser, workload_parser, RunOptions};
+use super::{environment_parser, exact_workload_parser, RunOptions};
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use trapline_abi::OpSet;
 use trapline_gate::{tolerance, Tolerance, Tolerances};
-use trapline_model::EnvironmentId;
+use trapline_model::{EnvironmentId, Operations};
 
 /// Arguments of `trapline baseline`.
 #[derive(Args, Debug)]
@@ -18,7 +17,7 @@ pub struct BaselineArgs {
           default_values = ["sim", "sim/kvm"], hide_default_value = false)]
     pub environments: Vec<EnvironmentId>,
     /// Workloads or operations to measure [default: all but boot and exits/timer-wake]
-    #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
+    #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = exact_workload_parser(), hide_possible_values = true)]
     pub workloads: Vec<String>,
     #[command(flatten)]
     pub run_options: RunOptions,
@@ -54,7 +53,7 @@ pub struct BisectArgs {
     #[arg(long, value_name = "CMD")]
     pub build: String,
     /// Workloads or operations to compare [default: exits without timer-wake]
-    #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = workload_parser(), hide_possible_values = true)]
+    #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = exact_workload_parser(), hide_possible_values = true)]
     pub workloads: Vec<String>,
     /// Environments to compare, on the instruction clock [default: sim/kvm; with --vmm sim/custom]
     #[arg(long = "env", value_name = "A,B", value_delimiter = ',', value_parser = environment_parser(), hide_possible_values = true)]
@@ -81,7 +80,7 @@ pub struct ToleranceArgs {
     /// Tolerance of operations or workloads, in their unit or percent, like exits/port-out=2; the last
     /// match applies [default: boot=2%, others 0]
     #[arg(long = "tolerance", value_name = "OP=N|N%", value_parser = tolerance_parser())]
-    pub chosen: Vec<(OpSet, Tolerance)>,
+    pub chosen: Vec<(Operations, Tolerance)>,
 }
 
 impl ToleranceArgs {
@@ -89,13 +88,13 @@ impl ToleranceArgs {
     pub fn tolerances(&self) -> Tolerances {
         let mut tolerances = Tolerances::default();
         for (operations, tolerance) in &self.chosen {
-            tolerances.add(*operations, *tolerance);
+            tolerances.add(operations.clone(), *tolerance);
         }
         tolerances
     }
 }
 
-fn tolerance_parser() -> impl TypedValueParser<Value = (OpSet, Tolerance)> {
+fn tolerance_parser() -> impl TypedValueParser<Value = (Operations, Tolerance)> {
     clap::builder::StringValueParser::new().try_map(|words| tolerance::parse(&words))
 }
 

@@ -4,9 +4,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsStr;
 use trapline_abi::{Op, OpSet, Workload};
+use trapline_model::kernel_build::Size;
 use trapline_model::names::{self, Selection};
 use trapline_model::request::usual_operations;
-use trapline_model::{Config, EnvironmentId, Named, Operation};
+use trapline_model::{Config, EnvironmentId, Named, Operation, Operations};
 
 pub fn environment_parser() -> impl TypedValueParser<Value = EnvironmentId> {
     let names = environment_names(|name| names::environments(name).map(drop));
@@ -48,6 +49,15 @@ pub fn workload_parser() -> impl TypedValueParser<Value = String> {
     Names {
         known: workloads(),
         check: |name| names::operations(name).map(drop),
+    }
+}
+
+/// Parses the name of a workload or operation that can have exact figures.
+pub fn exact_workload_parser() -> impl TypedValueParser<Value = String> {
+    let builds = Size::ALL.map(|size| PossibleValue::new(Operation::Build(size).path()));
+    Names {
+        known: workloads().into_iter().chain(builds).collect(),
+        check: |name| name.parse::<Operations>().map(drop),
     }
 }
 

@@ -286,6 +286,13 @@ features! {
         &[Custom] => No("the image has one CPU in a VMM of the user's"),
     };
 
+    /// And takes an exact number of instructions.
+    ExactBuild needs KernelBuild except [
+        ON_HOST, ALL => "figures of the wall clock differ from run to run",
+    ] {
+        ALL => Yes,
+    };
+
     /// A kernel build can have several jobs.
     BuildJobs needs KernelBuild except [
         Place::Exact, ALL => "builds have one CPU where instructions are counted",

@@ -14,11 +14,10 @@ use crate::inventory::Inventory;
 use crate::profiles::{Profiler, Profiles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use trapline_abi::OpSet;
 use trapline_environments::Part;
 use trapline_gate::search::{Next, Search, Trial};
 use trapline_gate::{compare, Baseline, Comparison, Row, Tolerances, Verdict};
-use trapline_model::{Aim, Config, EXACT_BOOTS};
+use trapline_model::{Aim, Config, Operations, EXACT_BOOTS};
 use trapline_stats::Summary;
 use trapline_store::Store;
 
@@ -35,7 +34,7 @@ pub struct Bench<'a> {
     /// Configurations to measure.
     pub configs: Vec<Config>,
     /// Operations to measure.
-    pub operations: OpSet,
+    pub operations: Operations,
     /// Receives the observations.
     pub store: Store,
     /// Returns the environments with the programs of a worktree.
@@ -102,7 +101,7 @@ impl Bench<'_> {
             &mut self.store,
             Aim::Report,
             &self.configs,
-            self.operations,
+            &self.operations,
             None,
             &context,
         ) {
@@ -132,7 +131,7 @@ impl Bench<'_> {
             lines: false,
             boots: EXACT_BOOTS,
         };
-        Ok(profiler.profile(configs, self.operations)?.profiles)
+        Ok(profiler.profile(configs, self.operations.guest)?.profiles)
     }
 }
 
@@ -281,7 +280,7 @@ fn same_programs(first: &Commit, last: &Commit) -> Failure {
 }
 
 fn baseline(summary: &Summary) -> Baseline {
-    Baseline::new(summary, OpSet::EMPTY, env!("CARGO_PKG_VERSION"))
+    Baseline::new(summary, &Operations::default(), env!("CARGO_PKG_VERSION"))
 }
 
 fn trial(sought: &Row, row: Option<&Row>) -> (Trial, String) {

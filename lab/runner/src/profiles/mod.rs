@@ -23,6 +23,7 @@ use crate::windows::{self, MarkedOperation, Windows};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{marker, Op, OpSet, Unit, Workload};
 use trapline_environments::Limits;
+use trapline_model::kernel_build::Column;
 use trapline_model::{expand, names, Config, Observation, Request};
 use trapline_profile::source;
 use trapline_profile::{AddressLayout, Batch, Function, Profile, Symbols, Window};
@@ -85,7 +86,7 @@ impl Profiler<'_> {
         let counters = Counters::find(inventory, configs, self.stacks)?;
         let request = Request {
             exact_boots: self.boots,
-            ..run::exact_request(configs, operations, inventory)
+            ..run::exact_request(configs, &operations.into(), inventory)
         };
         let plan = expand(&request);
         let options = BootOptions {
@@ -130,7 +131,11 @@ impl Profiler<'_> {
     ) -> Result<Profiles, Failure> {
         let watch = self.limits();
         let mut profiles = Profiles::new();
-        let configs: BTreeSet<_> = observations.iter().map(|run| run.config.clone()).collect();
+        // Builds have none.
+        let of_guests = observations
+            .iter()
+            .filter(|run| Column::of(&run.config).is_none());
+        let configs: BTreeSet<_> = of_guests.map(|run| run.config.clone()).collect();
         for config in configs {
             let runs = observations.iter().filter(|run| run.config == config);
             let runs: Vec<_> = runs.collect();
