@@ -213,13 +213,13 @@ mod tests {
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
         let expected = [
-            ("unrest-steal", "5.0% of all CPUs"),
-            ("unrest-others", "40% of a CPU"),
-            ("unrest-throttled", "3 times"),
-            ("unrest-quota", "4 times"),
-            ("unrest-memory", "1 times"),
-            ("unrest-frequency", "from 3000 to 2000 MHz"),
-            ("unrest-clock", "hpet instead of tsc"),
+            ("host-noise-steal", "5.0% of all CPUs"),
+            ("host-noise-others", "40% of a CPU"),
+            ("host-noise-throttled", "3 times"),
+            ("host-noise-quota", "4 times"),
+            ("host-noise-memory", "1 times"),
+            ("host-noise-frequency", "from 3000 to 2000 MHz"),
+            ("host-noise-clock", "hpet instead of tsc"),
         ];
         assert_eq!(noise, expected);
     }

@@ -157,8 +157,8 @@ mod tests {
             assert_eq!(config.to_string(), text);
         }
         let kvm = Config::new(EnvironmentId::KVM);
-        assert_eq!(kvm.control().to_string(), "kvm:again");
-        assert_eq!("kvm:again".parse(), Ok(kvm.control()));
+        assert_eq!(kvm.control().to_string(), "kvm:control");
+        assert_eq!("kvm:control".parse(), Ok(kvm.control()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Stage};
 
 /// Prefix of facts about other activity of the host during a boot, which makes its figures doubtful.
-pub const HOST_NOISE: &str = "unrest-";
+pub const HOST_NOISE: &str = "host-noise-";
 
 /// Raw results of one boot. A boot of a simulated machine may start several VMMs.
 #[derive(Clone, Debug, PartialEq)]

@@ -55,7 +55,7 @@ pub struct UnsupportedSetting {
 }
 
 /// Text of [`Overrides::is_control`].
-const CONTROL: &str = "again";
+const CONTROL: &str = "control";
 
 impl Overrides {
     /// Returns the names of all settings.
@@ -277,7 +277,7 @@ mod tests {
             "cpus=2",
             "cpus=8,memory=1024M,pages=2m,pin=shared,idle=in-guest,image=/a,vmm=b c,modules=d",
             "sched=credit2,cap=25,weight=512",
-            "pin=free,again",
+            "pin=free,control",
         ] {
             let overrides: Overrides = text.parse().unwrap();
             assert_eq!(overrides.to_string(), text);

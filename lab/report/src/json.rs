@@ -33,13 +33,13 @@ pub fn object(report: &Report, cells: &[Cell]) -> Object {
     object.push_some("requests", block::json(report));
     object.push_some("kernel-builds", kernel_build::json(report));
     object.push_some("packets", packets::json::cells(report));
-    object.push_some("neighbours", all::<_, JsonCoTenant>(&report.co_tenants));
+    object.push_some("co_tenants", all::<_, JsonCoTenant>(&report.co_tenants));
     let pairs = agreement::pairs(report, cells);
     let pairs = pairs.iter().map(|pair| JsonPair::new(report, pair));
     object.push_some("agreement", pairs.collect());
     object.push("problems", problems(report));
-    if let Some(chance) = &report.aa_control {
-        object.push("chance", JsonAaControl::from(chance));
+    if let Some(control) = &report.aa_control {
+        object.push("aa_control", JsonAaControl::from(control));
     }
     object
 }

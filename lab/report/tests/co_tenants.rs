@@ -53,12 +53,12 @@ fn row_names_environment_and_load() {
 #[test]
 fn json_of_neighbours_is_that_of_interrupts() {
     let value: serde_json::Value = serde_json::from_str(&json(&report())).unwrap();
-    let all = value["neighbours"].as_array().unwrap();
+    let all = value["co_tenants"].as_array().unwrap();
     assert!(!all.is_empty());
     for one in all {
         assert_eq!(one["load"], "create-vm:2048:2m:steps");
         assert!(one["summary"]["max"].is_number());
     }
     let nothing: serde_json::Value = serde_json::from_str(&json(&Report::default())).unwrap();
-    assert!(nothing.get("neighbours").is_none() && nothing.get("populate").is_none());
+    assert!(nothing.get("co_tenants").is_none() && nothing.get("populate").is_none());
 }

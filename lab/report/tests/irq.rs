@@ -145,11 +145,11 @@ fn the_json_form_has_all_of_it() {
     assert_eq!(own["summary"]["in_time"], 2_993);
     assert_eq!(own["windows"].as_array().unwrap().len(), 3);
     assert_eq!(own["windows"][2]["window"], 2);
-    assert_eq!(own["untold"], serde_json::json!(["woke", "marked"]));
+    assert_eq!(own["unstamped"], serde_json::json!(["woke", "marked"]));
     assert_eq!(own["stages"].as_array().unwrap().len(), 3);
     assert_eq!(own["latest"][0]["expiry"], 2_499);
     assert_eq!(own["latest"][0]["woke"], serde_json::Value::Null);
-    assert_eq!(own["doubt"]["max"], 156.0);
+    assert_eq!(own["due_uncertainty"]["max"], 156.0);
     let histogram = own["histogram"].as_array().unwrap();
     let counts = histogram.iter().map(|bucket| bucket[2].as_u64().unwrap());
     assert_eq!(counts.sum::<u64>(), 2_998);

@@ -126,7 +126,7 @@ fn a_page_of_everything_stays_small() {
         "memory",
         "against",
         "memory-and-disks",
-        "chance",
+        "aa-control",
     ] {
         let begin = format!("<section id=\"{id}\"");
         assert_eq!(text.matches(&begin).count(), 1, "{id}");

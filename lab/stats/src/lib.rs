@@ -248,7 +248,7 @@ impl Flag {
         "other-size",
         "boots-lost",
         "unproved",
-        "unrest",
+        "host-noise",
     ];
 
     /// Returns the name in JSON output.

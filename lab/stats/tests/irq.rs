@@ -107,8 +107,8 @@ fn lateness_is_counted_expiry_by_expiry() {
     assert_eq!(
         (
             summary.period,
-            summary.doubt.p50,
-            summary.doubt.max,
+            summary.due_uncertainty.p50,
+            summary.due_uncertainty.max,
             summary.early
         ),
         (Some(500.0), 0.5, 1.5, 0)

@@ -499,7 +499,7 @@ fn host_noise_flags_every_figure_of_the_boot() {
     let quiet = summarise(&seen);
     assert_eq!(figure(&quiet, HOST, Op::Getpid).flags, []);
     for (boot, share) in [(1, "40% of a CPU"), (2, "90% of a CPU")] {
-        let name = "unrest-others".to_owned();
+        let name = "host-noise-others".to_owned();
         seen[boot].facts.insert(name, share.to_owned());
     }
     let busy = summarise(&seen);

@@ -16,7 +16,7 @@ use trapline_model::{
 
 /// The query for runs.
 const RUNS: &str = "SELECT id, started_at, finished_at, seed, request, version, facts,
-    (SELECT count(*) FROM boots WHERE run = runs.id), keeper, plan FROM runs";
+    (SELECT count(*) FROM boots WHERE run = runs.id), owner, plan FROM runs";
 
 pub fn runs(connection: &Connection) -> Result<Vec<RunInfo>, Problem> {
     let mut statement = connection.prepare_cached(&format!("{RUNS} ORDER BY id"))?;

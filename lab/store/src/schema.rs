@@ -139,7 +139,7 @@ CREATE TABLE requests (          -- of an operation of workload block
 /// Added to format 3: the settings of a boot, as `cpus=2,memory=1024M`; the process that adds to a run, so
 /// that no other one does; and the text of the run's plan.
 const VARIANTS: &str = "
-ALTER TABLE runs ADD COLUMN keeper TEXT;
+ALTER TABLE runs ADD COLUMN owner TEXT;
 ALTER TABLE runs ADD COLUMN plan TEXT;
 ALTER TABLE boots ADD COLUMN variant TEXT NOT NULL DEFAULT '';
 ALTER TABLE skips ADD COLUMN variant TEXT NOT NULL DEFAULT '';
@@ -274,10 +274,13 @@ fn create(connection: &mut Connection) -> Result<(), Problem> {
 fn reference() -> Result<Connection, Problem> {
     let mut connection = Connection::open_in_memory()?;
     create(&mut connection)?;
-    // Formats 4 and 5.
+    // Of formats 4 and 5, and of those before 32.
     connection.execute_batch(
         "ALTER TABLE boots ADD COLUMN variant TEXT NOT NULL DEFAULT '';
-         ALTER TABLE skips ADD COLUMN variant TEXT NOT NULL DEFAULT '';",
+         ALTER TABLE skips ADD COLUMN variant TEXT NOT NULL DEFAULT '';
+         ALTER TABLE boots ADD COLUMN again INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE skips ADD COLUMN again INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE runs ADD COLUMN keeper TEXT;",
     )?;
     for earlier in [BUILDS, TRIALS, QUEUES] {
         connection.execute_batch(earlier)?;
@@ -304,6 +307,9 @@ pub fn migrate(connection: &mut Connection) -> Result<(), Problem> {
 fn add_missing(transaction: &Transaction<'_>, found: i64) -> Result<(), Problem> {
     for (_, added) in ADDED.iter().filter(|(with, _)| found < *with) {
         transaction.execute_batch(added)?;
+    }
+    if (WITH_VARIANTS..WITH_LONG_OPERATIONS).contains(&found) {
+        transaction.execute_batch("ALTER TABLE runs RENAME COLUMN keeper TO owner")?;
     }
     settings::add_columns(transaction)?;
     if found < WITH_LONG_OPERATIONS {

@@ -12,7 +12,10 @@ use trapline_model::{Overrides, Setting, SETTINGS};
 pub const TABLES: [&str; 2] = ["boots", "skips"];
 
 /// Column of [`Overrides::is_control`].
-const CONTROL: &str = "again";
+const CONTROL: &str = "control";
+
+/// Its name before format 32, and that in the text of formats 4 and 5.
+pub const EARLIER_CONTROL: &str = "again";
 
 /// Sets the columns of a row.
 pub fn write(
@@ -75,8 +78,18 @@ fn optional<T: FromSql>(row: &Row<'_>, column: &str) -> Result<Option<T>, Proble
     }
 }
 
+/// Parses the text of formats 4 and 5.
 fn parse(text: &str) -> Result<Overrides, Problem> {
-    text.parse().map_err(|_| damage("setting", text))
+    let words = text.split(',');
+    let words = words.map(|word| {
+        if word == EARLIER_CONTROL {
+            CONTROL
+        } else {
+            word
+        }
+    });
+    let words = words.collect::<Vec<_>>().join(",");
+    words.parse().map_err(|_| damage("setting", text))
 }
 
 /// Returns names and types of the columns. A comment must end before the text does, because SQLite appends to it.
@@ -100,9 +113,14 @@ pub fn definitions() -> String {
         .collect()
 }
 
-/// Adds the columns that a store of an earlier format lacks, and fills them.
+/// Adds the columns that a store of an earlier format lacks or has by another name, and fills them.
 pub fn add_columns(transaction: &Transaction<'_>) -> Result<(), Problem> {
     for table in TABLES {
+        if columns_of(transaction, table)?.contains(EARLIER_CONTROL) {
+            transaction.execute_batch(&format!(
+                "ALTER TABLE {table} RENAME COLUMN {EARLIER_CONTROL} TO {CONTROL}"
+            ))?;
+        }
         let existing = columns_of(transaction, table)?;
         for (column, definition) in columns().filter(|(column, _)| !existing.contains(*column)) {
             transaction.execute_batch(&format!(

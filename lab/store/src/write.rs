@@ -10,7 +10,7 @@ use trapline_model::{Config, Launch, Observation, OperationResult, Outcome, Samp
 pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId, Problem> {
     let transaction = begin(connection)?;
     transaction.execute(
-        "INSERT INTO runs (started_at, seed, request, version, facts, keeper, plan)
+        "INSERT INTO runs (started_at, seed, request, version, facts, owner, plan)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         params![
             now(),
@@ -36,7 +36,7 @@ pub fn take_over(
 ) -> Result<bool, Problem> {
     let transaction = begin(connection)?;
     let changed = transaction.execute(
-        "UPDATE runs SET keeper = ?3 WHERE id = ?1 AND keeper IS ?2 AND finished_at IS NULL",
+        "UPDATE runs SET owner = ?3 WHERE id = ?1 AND owner IS ?2 AND finished_at IS NULL",
         params![run.0, before, owner],
     )?;
     transaction.commit()?;

@@ -109,7 +109,7 @@ fn observations() -> [Observation; 4] {
             ],
         ),
         boot(
-            "kvm:again",
+            "kvm:control",
             0,
             [(Op::PortOut, Outcome::Skipped("no port".to_owned()))],
         ),
@@ -179,7 +179,7 @@ fn migrated_settings_have_typed_columns() {
     let connection = Connection::open(&path).unwrap();
     let row: (Option<u32>, u32, String, String, bool) = connection
         .query_row(
-            "SELECT cpus, memory_mib, pin, vmm, again FROM boots WHERE id = 3",
+            "SELECT cpus, memory_mib, pin, vmm, control FROM boots WHERE id = 3",
             [],
             |row| {
                 Ok((
@@ -200,8 +200,21 @@ fn migrated_settings_have_typed_columns() {
         false,
     );
     assert_eq!(row, expected);
-    let controls = connection.query_row("SELECT sum(again) FROM boots", [], |row| row.get(0));
+    let controls = connection.query_row("SELECT sum(control) FROM boots", [], |row| row.get(0));
     assert_eq!(controls, Ok(1));
+}
+
+#[test]
+fn migrated_facts_have_the_names_of_today() {
+    let facts = r#"{"governor":"unrest-ful","unrest-others":"40% of a CPU"}"#;
+    let (_folder, path) = store(&format!("UPDATE boots SET facts = '{facts}' WHERE id = 4"));
+    let [run, _] = load(&mut Store::open(&path).unwrap());
+    let expected = [
+        ("governor", "unrest-ful"),
+        ("host-noise-others", "40% of a CPU"),
+    ];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(run.observations[3].facts, expected.into());
 }
 
 #[test]

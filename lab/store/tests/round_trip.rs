@@ -95,7 +95,7 @@ fn launches() -> impl Strategy<Value = Launch> {
 prop_compose! {
     fn observations()(
         environment in select(EnvironmentId::BUILT_IN.to_vec()),
-        overrides in select(vec!["", "cpus=2,memory=1024M", "vmm=a b,again", "pages=4k,pin=free,idle=exits,kernel=k"]),
+        overrides in select(vec!["", "cpus=2,memory=1024M", "vmm=a b,control", "pages=4k,pin=free,idle=exits,kernel=k"]),
         clock in select(vec![Clock::Wall, Clock::Insn]),
         replicate in any::<u32>(),
         unit_per_tick in proptest::num::f64::NORMAL | proptest::num::f64::ZERO,

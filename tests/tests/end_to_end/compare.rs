@@ -26,7 +26,7 @@ fn slower_build_is_changed_and_identical_build_is_not() {
     }
     let place = Place::reproducing();
     let json = compare(&place, "sim sim --workload exits,basic --format json").json();
-    assert_eq!(json["b"], "sim:again");
+    assert_eq!(json["b"], "sim:control");
     for one in json["operations"].as_array().expect("list of operations") {
         assert!(
             one["effect"] == 1.0 && one["verdict"] == "equivalent" || one["reason"].is_string(),
@@ -180,7 +180,7 @@ fn concurrent_boots_have_one_cpu_each() {
     let store = store.to_str().expect("text");
     let shown = place.run(&["show", "--format", "json", "--store", store]);
     let facts = &shown.json()["environments"]["host"]["facts"];
-    assert_eq!(facts["beside"], "host:again", "{facts}");
+    assert_eq!(facts["beside"], "host:control", "{facts}");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn comparison_fits_80_columns() {
     let result = compare(&place, "host host --workload basic --boots 2");
     assert_eq!(result.status, Some(0), "{}", result.stderr);
     assert!(
-        result.stdout.contains(" A: host\n B: host:again\n"),
+        result.stdout.contains(" A: host\n B: host:control\n"),
         "{}",
         result.stdout
     );
@@ -236,15 +236,15 @@ fn only_long_comparisons_report_false_discoveries() {
     let words = "--env host,qemu-tcg --workload basic/getpid,basic/first-touch-4k --boots 8";
     let words: Vec<&str> = words.split(' ').collect();
     let json = place.measure(&words);
-    let chance = &json["chance"];
+    let control = &json["aa_control"];
     assert_eq!(
-        (&chance["contender"], &chance["blocks"]),
+        (&control["contender"], &control["blocks"]),
         (&"host".into(), &8.into())
     );
-    assert_eq!(chance["tests"], 2);
+    assert_eq!(control["tests"], 2);
     assert!(
-        chance["smallest"]["basic/getpid"].as_f64() > Some(0.0),
-        "{chance}"
+        control["smallest"]["basic/getpid"].as_f64() > Some(0.0),
+        "{control}"
     );
     let cells = json["cells"].as_array().expect("run has cells");
     assert!(
@@ -261,5 +261,5 @@ fn only_long_comparisons_report_false_discoveries() {
         "--boots",
         "7",
     ]);
-    assert!(short.get("chance").is_none());
+    assert!(short.get("aa_control").is_none());
 }

@@ -295,17 +295,17 @@ features! {
 
     /// A kernel build can have several jobs.
     BuildJobs needs KernelBuild except [
-        Place::Exact, ALL => "builds have one CPU where instructions are counted",
+        Place::Exact, ALL => "its machine has one CPU",
     ] {
         &[Host, KvmLinux, QemuKvmLinux, QemuTcgLinux, CustomLinux] => Yes,
-        &[MachineLinux] => No("builds have one CPU where instructions are counted"),
+        &[MachineLinux] => No("its machine has one CPU"),
         &[Uml] => No("user-mode Linux has one CPU"),
         &[NovaLinux] => No("a guest of NOVA has one CPU"),
     };
 
     /// The CPUs of a kernel build can be others than those of the VMM.
     BuildPlace needs KernelBuild except [
-        Place::Exact, ALL => "builds have one CPU where instructions are counted",
+        Place::Exact, ALL => "its machine has one CPU",
     ] {
         ALL => Yes,
     };

@@ -47,12 +47,12 @@ pub struct JsonInterrupts {
     stages: Vec<JsonSpan>,
     total: JsonSpan,
     unexplained: f64,
-    untold: Vec<&'static str>,
+    unstamped: Vec<&'static str>,
     disordered: u64,
     ahead: u64,
     found: Vec<JsonFound>,
     latest: Vec<JsonLate>,
-    doubt: JsonDoubt,
+    due_uncertainty: JsonDueUncertainty,
     early: u64,
     histogram_digits: u8,
     /// A bucket is three numbers: from, to, count.
@@ -60,7 +60,7 @@ pub struct JsonInterrupts {
 }
 
 #[derive(Serialize)]
-struct JsonDoubt {
+struct JsonDueUncertainty {
     p50: f64,
     max: f64,
 }
@@ -180,14 +180,14 @@ impl JsonInterrupts {
             stages: stages.spans.iter().map(JsonSpan::from).collect(),
             total: (&stages.total).into(),
             unexplained: stages.unexplained(),
-            untold: stages.unstamped.iter().map(|point| point.name()).collect(),
+            unstamped: stages.unstamped.iter().map(|point| point.name()).collect(),
             disordered: stages.out_of_order,
             ahead: stages.early_wakeups,
             found: interrupts.found.iter().map(JsonFound::from).collect(),
             latest: interrupts.latest.iter().map(JsonLate::from).collect(),
-            doubt: JsonDoubt {
-                p50: interrupts.doubt.p50,
-                max: interrupts.doubt.max,
+            due_uncertainty: JsonDueUncertainty {
+                p50: interrupts.due_uncertainty.p50,
+                max: interrupts.due_uncertainty.max,
             },
             early: interrupts.early,
             histogram_digits: irq::DIGITS,

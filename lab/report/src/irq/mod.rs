@@ -165,12 +165,12 @@ fn overlong(interrupts: &Interrupts) -> Option<(f64, f64)> {
 fn remarks(interrupts: &Interrupts) -> Vec<String> {
     let mut remarks = Vec::new();
     let time = |value| figures::time_with_unit(value, interrupts.clock);
-    if interrupts.doubt.max > 0.0 {
+    if interrupts.due_uncertainty.max > 0.0 {
         remarks.push(format!(
             "setting the timer takes time, so that it may have been due later than it says: by \
              {} in half of all cases, {} at the most",
-            time(interrupts.doubt.p50),
-            time(interrupts.doubt.max)
+            time(interrupts.due_uncertainty.p50),
+            time(interrupts.due_uncertainty.max)
         ));
     }
     if interrupts.early > 0 {

@@ -27,7 +27,7 @@ pub fn section(context: &Context<'_>) -> Option<Section> {
             (bars(&smallest))
         }
     };
-    Some(Section::new("chance", "A/A control", body))
+    Some(Section::new("aa-control", "A/A control", body))
 }
 
 const HELP: [&str; 2] = [

@@ -64,7 +64,7 @@ pub struct Interrupts {
     /// The latest interrupts, the latest first.
     pub latest: Vec<LateInterrupt>,
     /// Uncertainty of the expiry times.
-    pub doubt: DueUncertainty,
+    pub due_uncertainty: DueUncertainty,
     /// Number of interrupts whose handler was entered before the expiry. Their lateness is 0.
     pub early: u64,
     /// Histogram of the lateness.
@@ -184,7 +184,7 @@ fn of_boots(
         stages: Stages::of(boots),
         found: by_found(boots, threshold),
         latest: latest(boots),
-        doubt: DueUncertainty::of(
+        due_uncertainty: DueUncertainty::of(
             each(boots)
                 .map(|(boot, i)| boot.units(i.uncertainty as i64))
                 .collect(),

@@ -6,11 +6,15 @@ mod rows;
 
 pub use request::parsed;
 
-use crate::rows::{collect, facts};
+use crate::rows::{collect, facts, json};
 use crate::Problem;
 use rusqlite::Transaction;
 use std::collections::BTreeMap;
+use trapline_model::observed::HOST_NOISE;
 use trapline_model::{irq, RecordedRequest};
+
+/// Start of the names of facts about noise of the host, before [`HOST_NOISE`].
+const EARLIER_HOST_NOISE: &str = "unrest-";
 
 /// Converts requests, builds and trials, and removes the tables of these.
 pub fn convert(transaction: &Transaction<'_>) -> Result<(), Problem> {
@@ -28,7 +32,29 @@ pub fn convert(transaction: &Transaction<'_>) -> Result<(), Problem> {
         rows::convert_builds(transaction, run, &request)?;
         rows::convert_trials(transaction, run)?;
     }
+    rename_facts(transaction)?;
     Ok(transaction.execute_batch("DROP TABLE builds; DROP TABLE trials;")?)
+}
+
+fn rename_facts(transaction: &Transaction<'_>) -> Result<(), Problem> {
+    let boots = "SELECT id, facts FROM boots WHERE id >= ?1 AND facts LIKE '%\"unrest-%'";
+    let boots: Vec<(i64, String)> = collect(transaction, boots, i64::MIN, |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?;
+    for (boot, text) in boots {
+        let renamed = facts(&text)?.into_iter().map(|(name, value)| {
+            match name.strip_prefix(EARLIER_HOST_NOISE) {
+                Some(kind) => (format!("{HOST_NOISE}{kind}"), value),
+                None => (name, value),
+            }
+        });
+        let renamed: BTreeMap<_, _> = renamed.collect();
+        transaction.execute(
+            "UPDATE boots SET facts = ?2 WHERE id = ?1",
+            (boot, json(&renamed)),
+        )?;
+    }
+    Ok(())
 }
 
 /// Adds the settings of workload irq that words did not have: those of the formats before it could be set.

@@ -1,5 +1,6 @@
 //! Words of a command line -> requests.
 
+use crate::settings::EARLIER_CONTROL;
 use trapline_model::kernel_build::{self, Place, Size};
 use trapline_model::packets::{self, Direction, Purpose, Ring};
 use trapline_model::recorded::{Block, Packets};
@@ -35,7 +36,10 @@ fn configs(list: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for word in list.split(',') {
         let name = word.split_once('=').map_or(word, |(name, _)| name);
-        let is_setting = name == "again" || Setting::from_name(name).is_some();
+        let (word, is_setting) = match name {
+            EARLIER_CONTROL => ("control", true),
+            _ => (word, Setting::from_name(name).is_some()),
+        };
         match all.last_mut().filter(|_| is_setting) {
             Some(config) => {
                 config.push(',');

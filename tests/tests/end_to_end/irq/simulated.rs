@@ -166,12 +166,12 @@ fn every_stage_of_a_guest_timer_is_traced() {
         let environment = seen["environment"].as_str().expect("name");
         assert_eq!(seen["summary"], unseen["summary"], "{environment}");
         assert_eq!(seen["histogram"], unseen["histogram"], "{environment}");
-        assert_eq!(unseen["untold"], serde_json::json!(["woke", "marked"]));
+        assert_eq!(unseen["unstamped"], serde_json::json!(["woke", "marked"]));
         if ["sim", "sim/linux"].contains(&environment) {
-            assert_eq!(seen["untold"], unseen["untold"]);
+            assert_eq!(seen["unstamped"], unseen["unstamped"]);
             continue;
         }
-        assert_eq!(seen["untold"], serde_json::json!([]), "{environment}");
+        assert_eq!(seen["unstamped"], serde_json::json!([]), "{environment}");
         assert_eq!(seen["disordered"], 0, "{environment}");
         assert_eq!(seen["unexplained"], 0.0, "{environment}");
         for (lateness, points) in latest(seen) {
@@ -200,7 +200,7 @@ fn every_stage_of_a_guest_timer_is_traced() {
     let other = "--env sim/kvm --samples 50 --period 1ms --load cpu --format json";
     for interrupts in of(&irq(&place, other).json()) {
         assert_eq!(
-            interrupts["untold"],
+            interrupts["unstamped"],
             serde_json::json!([]),
             "{interrupts:#}"
         );
