@@ -199,7 +199,7 @@ mod tests {
         let counted = two.unsupported_reason(EnvironmentId::SIM_LINUX).unwrap();
         expect![[r#"
             a kernel build is not supported by qemu-tcg, as it runs the image, which is not Linux: leave it out, or choose from host, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/linux, sim/kvm/linux, sim/qemu-kvm/linux, sim/nova/linux with --env
-            --cpus 2 is not supported by sim/linux, as builds have one CPU where instructions are counted: leave it out, or choose from host, kvm/linux, qemu-kvm/linux, qemu-tcg/linux with --env"#]].assert_eq(&format!("{image}\n{counted}"));
+            --cpus 2 is not supported by sim/linux, as its machine has one CPU: leave it out, or choose from host, kvm/linux, qemu-kvm/linux, qemu-tcg/linux with --env"#]].assert_eq(&format!("{image}\n{counted}"));
         let one = Column::all(&[1], &[Place::Same])[0];
         assert_eq!(one.unsupported_reason(EnvironmentId::SIM_KVM_LINUX), None);
     }

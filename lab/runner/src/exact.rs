@@ -7,8 +7,10 @@ use crate::failure::{Failure, Status};
 use crate::options::BootOptions;
 use crate::profiles::Profiler;
 use crate::run;
-use trapline_gate::{baseline, Baseline, Comparison, Verdict};
-use trapline_model::{Aim, Config, EnvironmentId, Feature, Operations, Request, EXACT_BOOTS};
+use trapline_gate::{baseline, Baseline, Comparison, Row, Verdict};
+use trapline_model::{
+    Aim, Config, EnvironmentId, Feature, Operation, Operations, Request, EXACT_BOOTS,
+};
 use trapline_stats::{FailureKind, Summary, Value};
 use trapline_store::{Run, Store};
 
@@ -128,7 +130,13 @@ pub fn explain_changes(
     baseline: &Baseline,
     context: &RunContext<'_>,
 ) -> Result<(), Failure> {
-    if comparison.count(Verdict::Changed) == 0 {
+    // Builds have no profiles.
+    let may_have_profile = |row: &&Row| {
+        let operation = Operation::from_path(&row.operation);
+        operation.is_some_and(|it| it.guest().is_some())
+    };
+    let mut changed = comparison.rows.iter().filter(may_have_profile);
+    if !changed.any(|row| row.verdict == Verdict::Changed) {
         return Ok(());
     }
     if !baseline.has_profiles() {
