@@ -6,10 +6,11 @@ use crate::{gate, terminal};
 use std::path::{Component, Path, PathBuf};
 use trapline_environments::{CustomVmm, Settings};
 use trapline_gate::search::{Next, Trial};
-use trapline_gate::{forms, Row};
+use trapline_gate::Row;
 use trapline_model::layers::OPTION_VMM;
 use trapline_model::settings::Value;
 use trapline_model::EnvironmentId;
+use trapline_report::check as formats;
 use trapline_runner::bisect::{Bench, Bisection, Commit, Repository, Step};
 use trapline_runner::exact::require_exact;
 use trapline_runner::{Failure, Inventory, Status};
@@ -219,7 +220,7 @@ fn print_result(
         }
     }
     let rows: Vec<&Row> = compared.changes().collect();
-    terminal::print_text(&forms::figures(&rows))?;
+    terminal::print_text(&formats::figures(&rows))?;
     bench.context.interrupt.check()?;
     Ok(status)
 }

@@ -4,7 +4,7 @@ use crate::args::ExportArgs;
 use crate::failure::{Failure, Status};
 use crate::store_path::store_path;
 use crate::{show, terminal};
-use trapline_export::{ExportError, Format, Source};
+use trapline_report::export::{ExportError, Format, Source};
 use trapline_runner::Interrupt;
 use trapline_store::Store;
 
@@ -25,7 +25,7 @@ pub fn export(args: &ExportArgs) -> Result<Status, Failure> {
         observations: &run.observations,
     };
     let is_cancelled = || interrupt.is_requested();
-    let written = trapline_export::write(&args.output, &source, args.force, &is_cancelled);
+    let written = trapline_report::export::write(&args.output, &source, args.force, &is_cancelled);
     let written = written.map_err(|error| match &error {
         ExportError::Format(_) | ExportError::Exists(_) => failure(&error).status(Status::Usage),
         _ => failure(&error),

@@ -6,9 +6,10 @@ use crate::session::{open_store, Session};
 use crate::terminal;
 use std::path::Path;
 use trapline_abi::{Op, OpSet, Workload};
-use trapline_gate::{compare, forms, Baseline, BaselineError, Comparison, Outcome};
+use trapline_gate::{compare, Baseline, BaselineError, Comparison, Outcome};
 use trapline_host::files::{read_text, TEXT_LIMIT};
 use trapline_model::{request, Aim, Config, Operations, Scheduling, EXACT_BOOTS};
+use trapline_report::check as formats;
 use trapline_runner::counters::Counters;
 use trapline_runner::exact::{explain_changes, measure, require_exact, require_figures};
 use trapline_runner::profiles::Profiler;
@@ -163,13 +164,13 @@ fn unusable(file: &Path, error: &BaselineError) -> Failure {
 
 fn print(comparison: &Comparison, format: GateFormat) -> Result<(), Failure> {
     let text = match format {
-        GateFormat::Table => forms::table(comparison),
-        GateFormat::Markdown => forms::markdown(comparison),
+        GateFormat::Table => formats::table(comparison),
+        GateFormat::Markdown => formats::markdown(comparison),
         GateFormat::Junit => {
-            forms::junit(comparison).map_err(|error| Failure::from_error(&error))?
+            formats::junit(comparison).map_err(|error| Failure::from_error(&error))?
         }
-        GateFormat::Bencher => forms::bencher(comparison),
-        GateFormat::Json => forms::json(comparison),
+        GateFormat::Bencher => formats::bencher(comparison),
+        GateFormat::Json => formats::json(comparison),
     };
     terminal::print_text(&text)
 }

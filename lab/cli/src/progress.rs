@@ -8,9 +8,9 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use trapline_environments::Window;
 use trapline_environments::{Activity, Progress as GuestProgress};
 use trapline_model::{names, Clock, Config, Observation, OperationResult, PlannedBoot};
-use trapline_protocol::Window;
 use trapline_report::{figures, first_sentence, Report};
 use trapline_runner::{EventHandler, RunEvent};
 

@@ -53,6 +53,7 @@ pub use trapline_host::{
     cache, draft, private, sha256_of_file, tool, Activity, Cache, Error as EnvError, Facts,
     GuestImage, Limits, Part, Parts, TscRate,
 };
+pub use trapline_protocol::Window;
 pub use trapline_sim::plugin::Plugin;
 pub use trapline_sim::settings::{GivenKernel, Settings, Start};
 pub use trapline_sim::trace::Trace;

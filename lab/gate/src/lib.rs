@@ -1,15 +1,14 @@
 //! Regression gate for exact figures: equality of stored and new figures of the instruction clock.
 //!
 //! A [`Baseline`] holds the stored figures. [`compare()`] gives a verdict on each, [`FunctionChanges`] the
-//! functions whose instruction counts differ, [`facts`] likely causes, [`tolerance`] allowed differences,
-//! [`forms`] the output formats. [`search`] bisects commits. All functions are pure.
+//! functions whose instruction counts differ, [`facts`] likely causes, [`tolerance`] allowed differences.
+//! [`search`] bisects commits. All functions are pure.
 #![forbid(unsafe_code)]
 
 pub mod baseline;
 pub mod compare;
 mod explained;
 pub mod facts;
-pub mod forms;
 mod kept_profile;
 pub mod search;
 pub mod tolerance;

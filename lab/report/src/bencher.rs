@@ -1,8 +1,8 @@
 //! Metrics of figures: a benchmark is an operation in an environment with its settings,
 //! `kvm:memory=1G/exits/port-out`.
 
+use crate::formats::{Measure, Metric};
 use crate::Report;
-use trapline_ci::{Measure, Metric};
 use trapline_stats::Cell;
 
 /// Returns the figures above the resolution.

@@ -125,12 +125,12 @@ impl Records {
     }
 
     /// Returns the gauges of all numbers and names that are no keys.
-    pub fn gauges(&self) -> Vec<trapline_ci::Gauge> {
+    pub fn gauges(&self) -> Vec<crate::formats::Gauge> {
         let rows = self.rows.iter();
         rows.flat_map(|row| self.gauges_of(row)).collect()
     }
 
-    fn gauges_of(&self, row: &[Option<Datum>]) -> Vec<trapline_ci::Gauge> {
+    fn gauges_of(&self, row: &[Option<Datum>]) -> Vec<crate::formats::Gauge> {
         let known = || {
             let columns = self.columns.iter().zip(row);
             columns.filter_map(|((name, role), datum)| Some((*name, *role, datum.as_ref()?)))
@@ -139,7 +139,7 @@ impl Records {
         let labels: Vec<_> = keys.map(|(name, _, datum)| (name, datum.field())).collect();
         let gauge = |name, state: Option<&str>, value| {
             let state = state.map(|state| (name, state.to_owned()));
-            trapline_ci::Gauge {
+            crate::formats::Gauge {
                 name,
                 labels: labels.iter().cloned().chain(state).collect(),
                 value,

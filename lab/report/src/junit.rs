@@ -1,11 +1,11 @@
 //! Test cases of a report: a suite for each configuration and a case for each operation. A measured
 //! operation passes unless it misses a requirement.
 
+use crate::formats::{Case, Outcome, Remark, Suite};
 use crate::{notes, verdicts, Report};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
-use trapline_ci::{Case, Outcome, Remark, Suite};
 use trapline_model::Config;
 use trapline_stats::irq::Proof;
 use trapline_stats::{Cell, Figure, Value};

@@ -4,7 +4,7 @@ use crate::context::RunContext;
 use crate::failure::Failure;
 use crate::options::BootOptions;
 use crate::run;
-use trapline_model::{Config, Request};
+use trapline_model::{expand, Config, Request};
 use trapline_stats::compare::{boots_of, compare_all, Comparison, Row, SequentialTest};
 use trapline_stats::verdict::{Design, Settings};
 use trapline_store::{Run, Store};
@@ -36,12 +36,14 @@ impl MeasuredComparison<'_> {
         options: &BootOptions<'_>,
     ) -> Result<(Run, Vec<Row>), Failure> {
         let [a, b] = self.sides;
-        let number = run::begin(store, &self.request, None, context)?;
+        let plan = expand(&self.request);
+        let number = run::begin(store, &self.request, &plan, None, context)?;
         let mut sequential = SequentialTest::new(&self.settings);
         let mut looks = self.looks.iter().peekable();
         while let Some(blocks) = looks.next() {
             self.request.boots = Some(*blocks);
-            let run = run::continue_run(store, number, &self.request, context, options)?;
+            let plan = expand(&self.request);
+            let run = run::continue_run(store, number, plan, context, options)?;
             let is_last =
                 looks.peek().is_none() || options.is_expired() || context.interrupt.is_requested();
             let of_a = boots_of(&run.observations, a);

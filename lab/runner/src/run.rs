@@ -60,8 +60,8 @@ pub fn perform(
     if plan.boots.is_empty() {
         return Ok(without_boots(request, &plan, None, context));
     }
-    let number = begin(store, request, None, context)?;
-    continue_run(store, number, request, context, options)
+    let number = begin(store, request, &plan, None, context)?;
+    continue_run(store, number, plan, context, options)
 }
 
 /// Returns a run of which nothing can be measured, with the reasons.
@@ -104,33 +104,33 @@ pub fn perform_plan(
     options: &BootOptions<'_>,
 ) -> Result<Run, Failure> {
     let (text, resume) = plan;
-    let expanded = expand(&request);
-    if expanded.boots.is_empty() {
-        return Ok(without_boots(&request, &expanded, Some(text), context));
+    let mut plan = expand(&request);
+    if plan.boots.is_empty() {
+        return Ok(without_boots(&request, &plan, Some(text), context));
     }
     let recorded = Recorded::of(&request, context);
     let number = match resume::unfinished(store, &recorded, resume, context)? {
         Some(run) => {
             request.seed = run.seed;
+            plan = expand(&request);
             run.number
         }
-        None => begin(store, &request, Some(text), context)?,
+        None => begin(store, &request, &plan, Some(text), context)?,
     };
-    continue_run(store, number, &request, context, options)
+    continue_run(store, number, plan, context, options)
 }
 
-/// Executes the boots of a run that are not stored yet.
+/// Executes the boots of a run's plan that are not stored yet.
 ///
 /// # Errors
 /// The store cannot be written or read.
 pub fn continue_run(
     store: &mut Store,
     number: RunId,
-    request: &Request,
+    mut plan: Plan,
     context: &RunContext<'_>,
     options: &BootOptions<'_>,
 ) -> Result<Run, Failure> {
-    let mut plan = expand(request);
     let stored = store.booted(number)?;
     if let Some(time) = expected(&store.runs()?, number).filter(|_| stored.is_empty()) {
         context.events.handle(RunEvent::Expected(time));
@@ -191,12 +191,13 @@ fn expected(runs: &[RunInfo], number: RunId) -> Option<Duration> {
 pub fn begin(
     store: &mut Store,
     request: &Request,
+    plan: &Plan,
     plan_text: Option<&str>,
     context: &RunContext<'_>,
 ) -> Result<RunId, Failure> {
     let recorded = Recorded::of(request, context);
     let number = create(store, request.seed, recorded, plan_text, context)?;
-    for (config, reason) in skips(request, &expand(request), context.inventory) {
+    for (config, reason) in skips(request, plan, context.inventory) {
         store.add_skip(number, &config, &reason)?;
     }
     Ok(number)

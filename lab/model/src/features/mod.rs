@@ -72,15 +72,16 @@ impl Feature {
                 No(table::NO_GUEST)
             };
         };
-        if let Some(answer @ (Unconcerned | No(_))) = needed {
+        if let Some(answer @ (Unconcerned(_) | No(_))) = needed {
             return answer;
         }
-        let answer = row.answer(layer).unwrap_or(No(""));
         let mut excepted = row.except.iter();
-        match excepted.find(|(place, layers, _)| place.has(environment) && layers.contains(&layer))
-        {
-            Some((_, _, reason)) if !matches!(answer, Unconcerned) => No(reason),
-            _ => answer,
+        let excepted =
+            excepted.find(|(place, layers, _)| place.has(environment) && layers.contains(&layer));
+        match (row.answer(layer), excepted) {
+            (Some(answer @ Unconcerned(_)), _) | (Some(answer), None) => answer,
+            (_, Some((_, _, reason))) => No(reason),
+            (None, None) => unreachable!("the table is complete"),
         }
     }
 
@@ -151,13 +152,12 @@ impl EnvironmentId {
     pub fn why_not(self, feature: Feature) -> Option<&'static str> {
         match feature.answer(self) {
             Yes => None,
-            Unconcerned => Some("nothing is virtualized there"),
-            No(reason) => Some(reason),
+            Unconcerned(reason) | No(reason) => Some(reason),
         }
     }
 
     /// Returns whether it is measured without a feature that is set for all environments.
     pub(crate) fn is_unconcerned(self, feature: Feature) -> bool {
-        matches!(feature.answer(self), Unconcerned)
+        matches!(feature.answer(self), Unconcerned(_))
     }
 }

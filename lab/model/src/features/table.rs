@@ -2,9 +2,21 @@
 
 use crate::layers::Machine;
 
-/// The system that is measured, and what it runs on: the innermost layers of a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layer {
+/// Defines [`Layer`], and the list of all.
+macro_rules! layers {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The system that is measured, and what it runs on: the innermost layers of a stack.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Layer { $($(#[$doc])* $name,)* }
+
+        use Layer::{$($name),*};
+
+        /// All layers.
+        const ALL: &[Layer] = &[$($name),*];
+    };
+}
+
+layers! {
     /// The agent on this host.
     Host,
     /// The agent in the Linux of a simulated machine.
@@ -32,19 +44,13 @@ pub(super) enum Layer {
     CustomLinux,
 }
 
-use Layer::{
-    BareImage, Custom, CustomLinux, Host, Kvm, KvmLinux, MachineLinux, Nova, NovaLinux, Process,
-    QemuKvm, QemuKvmLinux, QemuPc, QemuTcg, QemuTcgLinux, Uml, UserApic, XenDom0, XenHvm, XenPvh,
-    XenTrapline,
-};
-
 /// Answer to the question whether layers have a feature.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
     Yes,
-    /// No, and a setting for all environments does not concern them: they are measured without it, so that ratios to them
-    /// exist.
-    Unconcerned,
+    /// No, for this reason, and a setting for all environments does not concern them: they are measured without it, so that
+    /// ratios to them exist.
+    Unconcerned(&'static str),
     /// No, for this reason.
     No(&'static str),
 }
@@ -74,12 +80,6 @@ pub(super) struct Row {
     pub(super) instead: &'static str,
 }
 
-/// All layers.
-#[rustfmt::skip]
-const ALL: &[Layer] = &[
-    Host, MachineLinux, BareImage, Kvm, KvmLinux, UserApic, Process, QemuKvm, QemuPc, QemuKvmLinux, QemuTcg, QemuTcgLinux, Uml,
-    Nova, NovaLinux, XenPvh, XenHvm, XenTrapline, XenDom0, Custom, CustomLinux,
-];
 const NATIVE_LINUX: &[Layer] = &[Host, MachineLinux];
 const NATIVE: &[Layer] = &[Host, MachineLinux, BareImage];
 const QEMU: &[Layer] = &[QemuKvm, QemuPc, QemuKvmLinux, QemuTcg, QemuTcgLinux];
@@ -108,8 +108,8 @@ const NOT_SCHEDULED: &str = "its virtual CPU is no thread of the machine's Linux
 const STARTS_WITH_MACHINE: &str =
     "Xen's first domain starts with the machine, and no VMM is executed";
 const OTHER_CLOCK: &str =
-    "Xen does not report the offset of a domain's clock; 'trapline explain' of \
-                           boot/exit has the stages on sim/";
+    "Xen does not report the offset of a domain's clock; explain of boot/exit has the stages on sim/";
+const NOT_VIRTUALIZED: &str = "nothing is virtualized there";
 
 /// Defines [`Feature`] and its rows: what a feature needs, the places where layers do not have it whatever their answer, the
 /// answer of each layer, and environments that measure operations with it, for a remedy.
@@ -125,6 +125,10 @@ macro_rules! features {
 
         impl Feature {
             pub(super) const ALL: &[Self] = &[$(Self::$name),*];
+
+            const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
 
             pub(super) const fn row(self) -> Row {
                 match self { $(
@@ -207,7 +211,7 @@ features! {
 
     /// The size of the guest's memory can be set.
     MemorySize {
-        NATIVE => Unconcerned,
+        NATIVE => Unconcerned(NOT_VIRTUALIZED),
         &[Kvm, KvmLinux, UserApic, Process] => Yes,
         QEMU => Yes,
         &[Uml] => Yes,
@@ -218,7 +222,7 @@ features! {
 
     /// Its VMM can make guest memory of private pages.
     PrivatePages {
-        NATIVE => Unconcerned,
+        NATIVE => Unconcerned(NOT_VIRTUALIZED),
         &[Kvm, KvmLinux] => Yes,
         &[UserApic] => No(ONE_DIFFERENCE),
         &[Process] => No("a guest process shares its memory with its VMM"),
@@ -231,7 +235,7 @@ features! {
 
     /// Its guest is a process, whose mechanisms can be set.
     GuestProcess {
-        NATIVE => Unconcerned,
+        NATIVE => Unconcerned(NOT_VIRTUALIZED),
         &[Process] => Yes,
         &[Kvm, KvmLinux, UserApic] => No("its guest is a virtual machine"),
         QEMU => No("its guest is a virtual machine"),
@@ -247,7 +251,7 @@ features! {
         SIM_VMX, ALL => "the settings of its KVM are not changed",
         Place::Nested, ALL => "its KVM is not that of the machine",
     ] {
-        NATIVE => Unconcerned,
+        NATIVE => Unconcerned(NOT_VIRTUALIZED),
         &[Kvm, KvmLinux, QemuKvm, QemuPc, QemuKvmLinux] => Yes,
         CUSTOM => Yes,
         &[UserApic] => No(ONE_DIFFERENCE),
@@ -262,7 +266,7 @@ features! {
         ON_HOST, ALL => "the settings of this host's Linux are not changed",
         SIM_VMX, ALL => "the settings of its Linux are not changed",
     ] {
-        &[Host, BareImage] => Unconcerned,
+        &[Host, BareImage] => Unconcerned("no Linux of a simulated machine runs there"),
         &[MachineLinux, Kvm, KvmLinux, UserApic, Process, Uml] => Yes,
         QEMU => Yes,
         CUSTOM => Yes,
@@ -275,7 +279,7 @@ features! {
         SIM_VMX, ALL => "its machine has one CPU",
         Place::Nested, ALL => "a guest in a guest has one CPU",
     ] {
-        NATIVE_LINUX => Unconcerned,
+        NATIVE_LINUX => Unconcerned("it has the CPUs of its machine"),
         &[BareImage, Kvm, KvmLinux, CustomLinux] => Yes,
         QEMU => Yes,
         &[UserApic] => No(ONE_DIFFERENCE),
@@ -334,7 +338,7 @@ features! {
 
     /// The zeroing of its memory can be set.
     Zeroing {
-        NATIVE_LINUX => Unconcerned,
+        NATIVE_LINUX => Unconcerned("its Linux zeroes memory as it is built to"),
         &[BareImage, Kvm, UserApic, Process, QemuKvm, QemuPc, QemuTcg, Nova, Custom] => Yes,
         XEN => Yes,
         LINUX_GUESTS => No("its Linux zeroes memory as it is built to"),
@@ -342,7 +346,7 @@ features! {
 
     /// Page tables can isolate its kernel from programs.
     Isolation {
-        &[Host] => Unconcerned,
+        &[Host] => Unconcerned("the page tables of this host are as it was booted"),
         &[MachineLinux, BareImage, Kvm, KvmLinux, UserApic] => Yes,
         QEMU => Yes,
         NOVA => Yes,
@@ -368,7 +372,7 @@ features! {
 
     /// KVM can leave `hlt` to the guest.
     HaltInGuest {
-        NATIVE => Unconcerned,
+        NATIVE => Unconcerned(NOT_VIRTUALIZED),
         &[Kvm, QemuKvm, QemuPc] => Yes,
         LINUX_GUESTS => No("its Linux has an idle loop of its own"),
         &[UserApic] => No(ONE_DIFFERENCE),
@@ -608,13 +612,15 @@ const fn has_needed(feature: Feature, layer: Layer) -> bool {
     }
 }
 
-/// Each feature has one answer for each layer that has what it needs.
+/// Each feature has one answer for each layer that has what it needs; otherwise the error names the feature.
 const _: () = {
     let mut features = Feature::ALL;
     while let [feature, rest @ ..] = features {
         let mut layers = ALL;
         while let [layer, rest @ ..] = layers {
-            assert!(!has_needed(*feature, *layer) || feature.row().answer(*layer).is_some());
+            if has_needed(*feature, *layer) && feature.row().answer(*layer).is_none() {
+                panic!("{}", feature.name());
+            }
             layers = rest;
         }
         features = rest;

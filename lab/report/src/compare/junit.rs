@@ -3,8 +3,8 @@
 
 use super::table::factor;
 use super::{verdict, CompareReport, Direction};
+use crate::formats::{Case, Outcome, Remark, Suite};
 use crate::junit::figure_lines;
-use trapline_ci::{Case, Outcome, Remark, Suite};
 use trapline_stats::compare::{NotComparable, Row};
 use trapline_stats::verdict::{Assessment, Verdict};
 

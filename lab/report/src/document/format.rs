@@ -2,7 +2,7 @@
 
 use super::style::Style;
 use super::{json, markdown, text, Document};
-use trapline_ci::{Case, JunitError, Outcome, Suite};
+use crate::formats::{Case, JunitError, Outcome, Suite};
 use trapline_model::line::one_line;
 
 /// An output format.
@@ -39,10 +39,10 @@ pub fn render(document: &Document, format: Format) -> Result<String, JunitError>
         Format::Csv => csv(document),
         Format::Junit => {
             let suites = document.suites.iter().cloned().map(in_lines);
-            trapline_ci::junit(document.command, suites.collect())?
+            crate::formats::junit(document.command, suites.collect())?
         }
-        Format::OpenMetrics => trapline_ci::openmetrics(&document.records.gauges()),
-        Format::Bencher => trapline_ci::bencher(document.metrics.iter().cloned()),
+        Format::OpenMetrics => crate::formats::openmetrics(&document.records.gauges()),
+        Format::Bencher => crate::formats::bencher(document.metrics.iter().cloned()),
     })
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::columns::{Column, Get, Records, Role};
     use crate::document::{Look, Marker, Note, Section, Span, Table};
-    use trapline_ci::Remark;
+    use crate::formats::Remark;
 
     const FORGED: &str =
         "a\nsame: 100 figures\r::error::x\u{2028}::error::y\u{202e}z\u{85}::error::v";

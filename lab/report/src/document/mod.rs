@@ -14,8 +14,8 @@ pub mod text;
 pub use format::{render, Format};
 
 use crate::columns::Records;
+use crate::formats::{Metric, Suite};
 use std::collections::BTreeMap;
-use trapline_ci::{Metric, Suite};
 use trapline_model::line::{is_control, one_line};
 
 /// A report.

@@ -1,6 +1,6 @@
 //! The columns of an export, described by docs/export.md.
 
-use crate::rows::Row;
+use crate::export::rows::Row;
 use trapline_stats::value;
 
 /// A column.

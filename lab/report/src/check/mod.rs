@@ -1,4 +1,4 @@
-//! Output formats of a comparison, one function each.
+//! Output formats of the comparison of a baseline with new figures, one function each.
 
 mod bencher;
 mod json;
@@ -6,15 +6,15 @@ mod junit;
 mod markdown;
 mod table;
 
+pub use crate::formats::JunitError;
 pub use bencher::bencher;
 pub use json::json;
 pub use junit::junit;
 pub use markdown::markdown;
 pub use table::{figures, table};
-pub use trapline_ci::JunitError;
 
-use crate::compare::{Comparison, Row, Verdict};
-use crate::facts::Cause;
+use trapline_gate::Cause;
+use trapline_gate::{Comparison, Row, Verdict};
 use trapline_model::line::one_line;
 use trapline_profile::Change;
 

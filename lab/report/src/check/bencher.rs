@@ -1,11 +1,11 @@
 //! New figures in the Bencher Metric Format.
 
-use crate::compare::{Comparison, Row};
-use trapline_ci::{Measure, Metric};
+use crate::formats::{Measure, Metric};
+use trapline_gate::{Comparison, Row};
 
 /// Formats one JSON object.
 pub fn bencher(comparison: &Comparison) -> String {
-    trapline_ci::bencher(comparison.rows.iter().filter_map(measured))
+    crate::formats::bencher(comparison.rows.iter().filter_map(measured))
 }
 
 fn measured(row: &Row) -> Option<(String, Metric)> {

@@ -1,8 +1,8 @@
 //! JSON, as described in docs/gate.md.
 
-use crate::compare::{Comparison, Row};
-use crate::facts::Cause;
 use serde_json::{json, Value};
+use trapline_gate::Cause;
+use trapline_gate::{Comparison, Row};
 use trapline_profile::Change;
 
 /// Formats one JSON object: the outcome, causes, and all rows.

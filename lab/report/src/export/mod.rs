@@ -2,8 +2,6 @@
 //!
 //! Every format has a row for each sample ([`rows`]) and the same [`columns`]. Rows are written in
 //! groups to a temporary file, which is renamed when it is complete.
-#![forbid(unsafe_code)]
-
 mod columns;
 mod file;
 mod parquet;

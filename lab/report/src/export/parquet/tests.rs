@@ -1,8 +1,8 @@
 //! The reader of the format returns the written rows.
 
 use super::*;
-use crate::example::{boots, SAMPLES};
-use crate::rows::{parts, Part};
+use crate::export::example::{boots, SAMPLES};
+use crate::export::rows::{parts, Part};
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::{Field, Row as Read};
 use std::fs::File;

@@ -1,9 +1,9 @@
 //! Writes the file atomically, in the format of its extension.
 
-use crate::parquet::Parquet;
-use crate::rows::{self, Part};
-use crate::text::{Csv, JsonLines};
-use crate::{Sink, GROUP};
+use crate::export::parquet::Parquet;
+use crate::export::rows::{self, Part};
+use crate::export::text::{Csv, JsonLines};
+use crate::export::{Sink, GROUP};
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;

@@ -1,8 +1,8 @@
 //! Parquet: repeated texts as a dictionary, increasing numbers as differences.
 
-use crate::columns::{Column, Get, COLUMNS};
-use crate::rows::Row;
-use crate::Sink;
+use crate::export::columns::{Column, Get, COLUMNS};
+use crate::export::rows::Row;
+use crate::export::Sink;
 use ::parquet::basic::Encoding;
 use ::parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use ::parquet::errors::ParquetError;

@@ -1,8 +1,8 @@
 //! Table for a terminal: causes, changes, result.
 
 use super::{both, causes, difference, functions, percent, signed, verdict};
-use crate::compare::{Comparison, Row};
 use std::fmt::Write;
+use trapline_gate::{Comparison, Row};
 use trapline_model::line::one_line;
 use trapline_profile::text::{clip, clip_path};
 use trapline_profile::Function;

@@ -1,8 +1,8 @@
 //! Text formats: CSV and JSON Lines.
 
-use crate::columns::{Column, Get, COLUMNS};
-use crate::rows::Row;
-use crate::Sink;
+use crate::export::columns::{Column, Get, COLUMNS};
+use crate::export::rows::Row;
+use crate::export::Sink;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::io::{self, BufWriter, Write};
 

@@ -1,8 +1,8 @@
 //! Files that are written, refused, and cut off.
 
 use super::*;
-use crate::columns::COLUMNS;
-use crate::example::{boots, SAMPLES};
+use crate::export::columns::COLUMNS;
+use crate::export::example::{boots, SAMPLES};
 use std::cell::Cell;
 use std::fs;
 

@@ -1,8 +1,8 @@
 //! Markdown for a pull request.
 
 use super::{both, causes, difference, functions, percent, signed, verdict};
-use crate::compare::{Comparison, Row};
 use std::fmt::Write;
+use trapline_gate::{Comparison, Row};
 use trapline_model::line::is_control;
 
 /// Formats the result, causes, and a table of changes.

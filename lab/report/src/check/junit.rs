@@ -1,8 +1,8 @@
 //! JUnit XML: a suite per environment, a case per operation, a failure per change.
 
 use super::{both, causes, difference, functions, percent, signed};
-use crate::compare::{Comparison, Row, Verdict};
-use trapline_ci::{Case, JunitError, Outcome, Remark, Suite};
+use crate::formats::{Case, JunitError, Outcome, Remark, Suite};
+use trapline_gate::{Comparison, Row, Verdict};
 use trapline_model::line::one_line;
 use trapline_profile::{Change, Function};
 
@@ -25,7 +25,7 @@ pub fn junit(comparison: &Comparison) -> Result<String, JunitError> {
     };
     let of_config = |one: &Row, other: &Row| one.config == other.config;
     let suites = comparison.rows.chunk_by(of_config).map(suite).collect();
-    trapline_ci::junit("trapline check", suites)
+    crate::formats::junit("trapline check", suites)
 }
 
 fn case(row: &Row, causes: &str) -> Case {

@@ -1,9 +1,9 @@
 //! All formats of a comparison with every kind of row.
 
 use super::*;
-use crate::facts::RELEVANT_FACTS;
-use crate::{FunctionChanges, Outcome};
 use expect_test::expect;
+use trapline_gate::facts::RELEVANT_FACTS;
+use trapline_gate::{FunctionChanges, Outcome};
 use trapline_model::EnvironmentId;
 use trapline_profile::Function;
 
