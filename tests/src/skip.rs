@@ -54,7 +54,7 @@ const ACCEPTED: &[(&str, Check)] = &[
     }),
 ];
 
-/// Those that `make setup-tests` ends. Accepted unless `$TRAPLINE_TEST_PACKAGES` is `required`, as in CI, which runs every
+/// Reasons that `make setup-tests` removes. Accepted unless `$TRAPLINE_TEST_PACKAGES` is `required`, as in CI, which runs every
 /// test that a package is enough for.
 const INSTALLABLE: &[(&str, Check)] = &[
     ("QEMU", || !has_qemu()),

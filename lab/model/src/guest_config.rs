@@ -26,7 +26,7 @@ pub struct GuestConfig {
     pub packets: bool,
     /// It has a vsock device with a peer for workload `net`.
     pub vsock: bool,
-    /// What is between both.
+    /// Way of packets between the guest and another one.
     pub path: GuestPath,
     /// The peer of the exchanges of workload `net`.
     pub peer: Peer,

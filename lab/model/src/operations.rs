@@ -13,7 +13,7 @@ use trapline_abi::OpSet;
 /// A set of operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operations {
-    /// Those that guests measure.
+    /// Operations that guests measure.
     pub guest: OpSet,
     /// Builds of kernels.
     pub builds: BTreeSet<Size>,

@@ -105,7 +105,7 @@ pub struct Insn<'a> {
     pub page: Option<u64>,
 }
 
-/// How a translation block is counted.
+/// Method of counting a translation block.
 #[derive(Clone, Debug)]
 pub enum Translation {
     /// As a whole: [`Counter::begin_block`] is called when it begins.

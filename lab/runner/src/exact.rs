@@ -120,6 +120,12 @@ fn require_any(summary: &Summary, config: &Config) -> Result<(), Failure> {
         .status(Status::Unmeasured))
 }
 
+/// Returns whether the operation of a row has profiles: builds have none.
+pub(crate) fn has_profile(row: &Row) -> bool {
+    let operation = Operation::from_path(&row.operation);
+    operation.is_some_and(|it| it.guest().is_some())
+}
+
 /// Adds to `comparison` the functions that gained or lost instructions. Measures all operations of the
 /// baseline again.
 ///
@@ -130,13 +136,11 @@ pub fn explain_changes(
     baseline: &Baseline,
     context: &RunContext<'_>,
 ) -> Result<(), Failure> {
-    // Builds have no profiles.
-    let may_have_profile = |row: &&Row| {
-        let operation = Operation::from_path(&row.operation);
-        operation.is_some_and(|it| it.guest().is_some())
-    };
-    let mut changed = comparison.rows.iter().filter(may_have_profile);
-    if !changed.any(|row| row.verdict == Verdict::Changed) {
+    let mut changed = comparison
+        .rows
+        .iter()
+        .filter(|row| row.verdict == Verdict::Changed);
+    if !changed.any(has_profile) {
         return Ok(());
     }
     if !baseline.has_profiles() {

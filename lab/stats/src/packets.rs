@@ -25,7 +25,7 @@ pub struct LoadTrial {
     pub loss: f64,
 }
 
-/// What is known of a goal.
+/// Bounds of the load of a goal.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bounds {
     /// The largest load that is a lower bound and below [`Self::upper`].
@@ -34,7 +34,7 @@ pub struct Bounds {
     pub upper: Option<f64>,
 }
 
-/// What to do next.
+/// Next step of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
     /// Another trial with this load.

@@ -1,9 +1,11 @@
-//! What environments can be measured with: one table of features and layers, with the reason beside each no.
+//! Features of environments: one table of features and layers, with the reason beside each no.
 //!
 //! To add a layer, add it to [`table::Layer`]: the compiler then names the features that have no answer for it.
 
+mod markdown;
 mod table;
 
+pub use markdown::markdown;
 pub use table::Feature;
 
 use crate::environment::EnvironmentId;

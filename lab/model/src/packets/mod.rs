@@ -38,7 +38,7 @@ impl Direction {
     }
 }
 
-/// How far two CPUs are apart, by the round trip of a cache line between them.
+/// Distance of two CPUs, by the round trip of a cache line between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Distance {
     /// Below 150 ns, as between CPUs that share a cache.

@@ -19,7 +19,7 @@ pub struct Frame {
 
 /// A logarithmic axis.
 pub struct LogAxis {
-    /// What is shown, and its unit.
+    /// Shown quantity, with its unit.
     pub title: &'static str,
     /// The lowest and the highest value, both above 0.
     pub range: (f64, f64),

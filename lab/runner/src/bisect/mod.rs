@@ -257,8 +257,12 @@ impl<'a> Bisection<'a> {
         (before, after): (usize, usize),
         compared: &mut Comparison,
     ) -> Result<(), Failure> {
-        let configs: BTreeSet<_> = compared.changes().map(|row| row.config.clone()).collect();
+        let explained = compared.changes().filter(|row| exact::has_profile(row));
+        let configs: BTreeSet<_> = explained.map(|row| row.config.clone()).collect();
         let configs: Vec<_> = configs.into_iter().collect();
+        if configs.is_empty() {
+            return Ok(());
+        }
         let mut baseline = baseline(&self.known[&before]);
         baseline.add_profiles(&bench.profiles(&self.commits[before], &configs)?);
         compared.explain(&baseline, &bench.profiles(&self.commits[after], &configs)?);
