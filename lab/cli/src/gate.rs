@@ -129,7 +129,10 @@ fn require_same_scheduling(baseline: &Baseline, now: Scheduling) -> Result<(), F
 
 /// Returns the union of these workloads and operations. The parser accepts known names only.
 pub fn operations(names: &[String]) -> Operations {
-    names.join(",").parse().unwrap_or_default()
+    let named = names
+        .iter()
+        .filter_map(|name| name.parse::<Operations>().ok());
+    named.collect()
 }
 
 /// Returns the operations of a search in which none is named.

@@ -179,12 +179,13 @@ impl Baseline {
         if self.environments.is_empty() {
             return Err(BaselineError::NoFigures);
         }
+        let operations = self.operations();
         for (environment, kept) in &self.environments {
             if kept.operations().next().is_none() {
                 return Err(BaselineError::NoFiguresOf(environment.clone()));
             }
             let config = Config::from_recorded(environment);
-            let requested = config.map(|config| self.operations().of(&config));
+            let requested = config.map(|config| operations.of(&config));
             let mut requested = requested.into_iter().flatten().map(Operation::path);
             let is_missing =
                 |path: &String| kept.figure(path).is_none() && !kept.skipped.contains_key(path);
@@ -226,14 +227,9 @@ impl Baseline {
     /// Returns the operations that this version has.
     pub fn operations(&self) -> Operations {
         let names = self.workload.split(',');
-        names.fold(Operations::default(), |mut all, name| {
-            // Those of other versions are skipped.
-            if let Ok(named) = name.parse::<Operations>() {
-                all.guest |= named.guest;
-                all.builds.extend(named.builds);
-            }
-            all
-        })
+        names
+            .filter_map(|name| name.parse::<Operations>().ok())
+            .collect()
     }
 }
 

@@ -205,6 +205,24 @@ mod tests {
     }
 
     #[test]
+    fn several_jobs_are_for_the_host_and_for_linux_guests() {
+        let [one, two] = [1, 2].map(|cpus| Column {
+            cpus,
+            place: Place::Same,
+        });
+        let reason = |column: Column, id| column.unsupported_reason(id);
+        let several = EnvironmentId::BUILT_IN.into_iter();
+        let several = several.filter(|id| reason(two, *id).is_none());
+        let several: Vec<_> = several.map(EnvironmentId::name).collect();
+        let expected = ["host", "kvm/linux", "qemu-kvm/linux", "qemu-tcg/linux"];
+        assert_eq!(several, expected);
+        let mut builders = EnvironmentId::all().filter(|id| id.has(Feature::KernelBuild));
+        assert!(builders.all(|id| reason(one, id).is_none()));
+        let uml = reason(two, EnvironmentId::UML).unwrap();
+        expect!["--cpus 2 is not supported by uml, as user-mode Linux has one CPU: leave it out, or choose from host, kvm/linux, qemu-kvm/linux, qemu-tcg/linux with --env"].assert_eq(&uml);
+    }
+
+    #[test]
     fn configurations_have_supported_columns() {
         let environments = [EnvironmentId::HOST, EnvironmentId::SIM_LINUX];
         let all = configs(&environments, &[1, 2], &Place::ALL);

@@ -66,16 +66,30 @@ impl FromStr for Operations {
     type Err = UnknownName;
 
     fn from_str(list: &str) -> Result<Self, UnknownName> {
-        let mut all = Self::default();
-        for name in names::split(list) {
-            let builds = Size::ALL.into_iter();
-            let mut builds = builds.filter(|size| Operation::Build(*size).is_named(name));
-            match builds.next() {
-                Some(first) => all.builds.extend(builds.chain([first])),
-                None => all.guest |= names::operations(name)?,
-            }
-        }
-        Ok(all)
+        names::split(list).map(named).collect()
+    }
+}
+
+/// Returns the builds or operations of guests with a name.
+fn named(name: &str) -> Result<Operations, UnknownName> {
+    let is_named = |size: &Size| Operation::Build(*size).is_named(name);
+    let builds: BTreeSet<_> = Size::ALL.into_iter().filter(is_named).collect();
+    let guest = if builds.is_empty() {
+        names::operations(name)?
+    } else {
+        OpSet::EMPTY
+    };
+    Ok(Operations { guest, builds })
+}
+
+/// Returns the union.
+impl FromIterator<Operations> for Operations {
+    fn from_iter<I: IntoIterator<Item = Self>>(sets: I) -> Self {
+        sets.into_iter().fold(Self::default(), |mut all, set| {
+            all.guest |= set.guest;
+            all.builds.extend(set.builds);
+            all
+        })
     }
 }
 

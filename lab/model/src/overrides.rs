@@ -3,6 +3,7 @@
 //! Written `cpus=2,memory=1G`; the default configuration is the empty text.
 
 use crate::environment::EnvironmentId;
+use crate::features;
 use crate::guest_config::GuestConfig;
 use crate::settings::{FileOverride, Options, Setting, Value, SETTINGS};
 use std::cmp::Ordering;
@@ -158,7 +159,9 @@ impl Overrides {
         Some(UnsupportedSetting {
             environment,
             setting: setting.name,
-            why: clause(setting.why_not(environment)),
+            why: setting
+                .why_not(environment)
+                .map_or_else(String::new, |why| format!(", as {why}")),
             supported_by: EnvironmentId::names_of(|id| setting.is_supported_by(id)),
         })
     }
@@ -171,15 +174,12 @@ impl Overrides {
             .filter(|(it, _)| !it.is_supported_by(environment) && !it.is_unconcerned(environment))
             .collect();
         let (first, _) = unsupported.first()?;
+        let why = first.why_not(environment)?;
         let options = unsupported.iter().map(|(it, value)| it.option(value));
-        let options: Vec<_> = options.collect();
+        let options = options.collect::<Vec<_>>().join(" ");
         let is_supported = |id| unsupported.iter().all(|(it, _)| it.is_supported_by(id));
-        Some(format!(
-            "{} is not supported by {environment}{}: leave it out, or choose from {} with --env",
-            options.join(" "),
-            clause(first.why_not(environment)),
-            EnvironmentId::names_of(is_supported)
-        ))
+        let supporting = EnvironmentId::names_of(is_supported);
+        Some(features::refusal(&options, environment, why, &supporting))
     }
 
     /// Returns the values as text by the name of their setting, without those of files.
@@ -221,11 +221,6 @@ impl PartialOrd for Overrides {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
-}
-
-/// Returns a reason as a clause behind a sentence, or nothing.
-fn clause(why: Option<&str>) -> String {
-    why.map_or_else(String::new, |why| format!(", as {why}"))
 }
 
 /// Returns the index of a setting in [`SETTINGS`].

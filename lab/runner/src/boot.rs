@@ -83,7 +83,7 @@ impl Execution<'_> {
             self.context.events.handle(event);
         };
         let mut booted = long::boot(inventory.settings(), self.roots, boot, &limits, &mut report)?;
-        // What was built by: kernel, QEMU, the parts. A forwarder is in no inventory.
+        // Of the environment: kernel, QEMU and parts. A forwarder is not in the inventory, and has none.
         let entry = inventory.entry(boot.config.environment);
         let known = entry.map(|entry| entry.environment.facts());
         for (name, value) in known.into_iter().flatten() {

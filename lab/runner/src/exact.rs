@@ -52,8 +52,8 @@ pub fn measure(
     counters: Option<&Counters>,
     context: &RunContext<'_>,
 ) -> Result<Run, Failure> {
+    let long = operations.long();
     for config in configs {
-        let long = operations.long();
         if let Some(unavailable) = context.inventory.unavailable_config(config, &long) {
             return Err(unmeasured(config, &unavailable.to_string()));
         }

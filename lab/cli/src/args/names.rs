@@ -84,7 +84,11 @@ pub fn selection_parser() -> impl TypedValueParser<Value = Selection> {
 }
 
 /// Parses the name of one of the values of `T`, which have these descriptions in their order.
+///
+/// # Panics
+/// There are not as many descriptions as values.
 pub fn value_parser<T: Named>(descriptions: &[&'static str]) -> impl TypedValueParser<Value = T> {
+    assert_eq!(T::VALUES.len(), descriptions.len(), "a value without text");
     let named = T::VALUES.iter().zip(descriptions);
     let named = named.map(|(it, help)| PossibleValue::new(it.name_of()).help(*help));
     PossibleValuesParser::new(named).map(|name| {

@@ -137,11 +137,21 @@ impl Feature {
     /// Returns why `what`, which sets it, is not supported by an environment, with the remedy. `None` if it is.
     pub fn unsupported_reason(self, what: &str, environment: EnvironmentId) -> Option<String> {
         let why = environment.why_not(self)?;
-        Some(format!(
-            "{what} is not supported by {environment}, as {why}: leave it out, or choose from {} with --env",
-            EnvironmentId::names_of(|id| id.has(self))
-        ))
+        let supporting = EnvironmentId::names_of(|id| id.has(self));
+        Some(refusal(what, environment, why, &supporting))
     }
+}
+
+/// Returns the sentence that an environment does not support options of a command for a reason, with those that do.
+pub(crate) fn refusal(
+    what: &str,
+    environment: EnvironmentId,
+    why: &str,
+    supporting: &str,
+) -> String {
+    format!(
+        "{what} is not supported by {environment}, as {why}: leave it out, or choose from {supporting} with --env"
+    )
 }
 
 impl EnvironmentId {

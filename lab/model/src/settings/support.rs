@@ -11,13 +11,14 @@ impl Setting {
         has_file && self.feature.is_none_or(|feature| environment.has(feature))
     }
 
-    /// Returns whether a value for all environments does not concern this one, which is measured without it.
+    /// Returns whether a value for all environments does not concern this one, which is measured without it. A file concerns
+    /// only those that have it.
     pub(crate) fn is_unconcerned(&self, environment: EnvironmentId) -> bool {
         let is_of_feature = self.feature.map(|it| environment.is_unconcerned(it));
         is_of_feature.unwrap_or(self.file().is_some())
     }
 
-    /// Returns why an environment does not support the setting. `None` if it does, and of a file that it does not have.
+    /// Returns why an environment does not support the setting. `None` if it does, and for files.
     pub(crate) fn why_not(&self, environment: EnvironmentId) -> Option<&'static str> {
         environment.why_not(self.feature?)
     }
