@@ -24,7 +24,7 @@ mod settings;
 pub use block::BlockArgs;
 pub use boot::BootArgs;
 pub use cache::{CacheArgs, CacheCommand};
-pub use compare::{CompareArgs, Side};
+pub use compare::{CompareArgs, FailOn, Side};
 pub use environment::EnvironmentOptions;
 pub use export::ExportArgs;
 pub use format::{Color, Format, PlainFormat, Preset, ProfileFormat, SymbolSource};

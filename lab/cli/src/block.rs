@@ -1,8 +1,8 @@
 //! `trapline block`: measures the latency and throughput of a disk.
 
 use crate::args::BlockArgs;
+use crate::run;
 use crate::session::{open_store, Session};
-use crate::{outcome, run};
 use std::path::Path;
 use trapline_environments::Settings;
 use trapline_model::Request;
@@ -38,12 +38,7 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
     };
     let options = BootOptions::default();
     let run = perform(&mut store, &request, &session.context(), &options)?;
-    run::show(
-        &run,
-        &outcome::report(&run),
-        args.format,
-        &session.interrupt,
-    )
+    run::show(&run, &session.report(&run), args.format, &session.interrupt)
 }
 
 /// # Errors

@@ -2,8 +2,8 @@
 //! verdict.
 
 use crate::args::{Contradiction, IrqArgs};
+use crate::run;
 use crate::session::{open_store, Session};
-use crate::{outcome, run};
 use trapline_abi::Op;
 use trapline_model::{EnvironmentId, Request, Sched};
 use trapline_report::{verdicts, Report};
@@ -41,7 +41,7 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         ..BootOptions::default()
     };
     let run = perform(&mut store, &request, &context, &options)?;
-    let report = outcome::report(&run);
+    let report = session.report(&run);
     let status = run::show(&run, &report, args.format, &session.interrupt)?;
     Ok(match status {
         Status::Done => verdict(&report),

@@ -11,7 +11,7 @@ use trapline_report::rates::Rates;
 use trapline_report::{Document, Report, Style};
 use trapline_runner::{is_running_elsewhere, Interrupt};
 use trapline_stats::aa_test::AaTest;
-use trapline_stats::{verdict, FailureKind, Summary, Value};
+use trapline_stats::{verdict, FailureKind, Value};
 use trapline_store::{Run, RunId, RunInfo};
 
 /// Returns the report of a stored run. A/A controls are left out.
@@ -58,6 +58,7 @@ fn report_of(run: &Run, observations: &[Observation]) -> Report {
         aa_control: AaTest::new(&run.observations, &verdicts),
         builds: trapline_stats::builds::over_base(observations, &summary),
         summary,
+        allowed_losses: 0,
         tables: study(run).map_or_else(Vec::new, |study| study.tables),
         operations: run.info.request.guest_operations(),
         long: run.info.request.long_operations(),
@@ -204,13 +205,14 @@ fn has_figures(run: &Run) -> bool {
     operations.any(|operation| matches!(operation.outcome, Outcome::Measured { .. }))
 }
 
-/// Returns the status of a command with this summary. An operation that failed in some boots has failed.
-pub fn status(summary: &Summary) -> Status {
+/// Returns the status of a command with this report. An operation that failed in more boots than are allowed has failed.
+pub fn status(report: &Report) -> Status {
     let failed = |cell: &trapline_stats::Cell| match &cell.value {
         Value::Failed(_) => true,
-        Value::Measured(figure) => figure.boots_lost().is_some(),
+        Value::Measured(figure) => report.lost_too_many(figure).is_some(),
         Value::Skip(_) => false,
     };
+    let summary = &report.summary;
     if summary.has_failure(FailureKind::NotDeterministic) {
         Status::Undetermined
     } else if summary.cells.iter().any(failed) {

@@ -31,7 +31,7 @@ pub fn populate(args: &PopulateArgs) -> Result<Status, Failure> {
     let request = request(args, args.operations(), &environments, &session.inventory);
     let options = BootOptions::default();
     let run = perform(&mut store, &request, &session.context(), &options)?;
-    let mut report = outcome::report(&run);
+    let mut report = session.report(&run);
     let mut status = Status::Done;
     for loads in args.co_tenant.map(populate_methods).unwrap_or_default() {
         if session.interrupt.is_requested() {
@@ -106,8 +106,8 @@ fn measure_with_load(
         ..Settings::default()
     };
     let run = perform(store, &request, &session.context(), &BootOptions::default())?;
-    let measured = outcome::report(&run);
-    let status = outcome::status(&measured.summary);
+    let measured = session.report(&run);
+    let status = outcome::status(&measured);
     for (config, reason) in &measured.skips {
         let loads = &request.irq.conditions.loads;
         terminal::print_error(&format!("{config} with load {loads}: {reason}"));

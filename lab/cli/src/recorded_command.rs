@@ -195,7 +195,7 @@ fn load(of: PacketOperation) -> Option<String> {
     match of.purpose {
         Purpose::Given(load) => Some(load.to_string()),
         Purpose::Search => Some("search".to_owned()),
-        Purpose::Maximum | Purpose::HalfLoad => None,
+        Purpose::Maximum | Purpose::HalfLoad | Purpose::Confirm => None,
     }
 }
 

@@ -52,7 +52,7 @@ pub fn measure(
 ) -> Result<Status, Failure> {
     let options = BootOptions::default();
     let run = perform(store, request, &session.context(), &options)?;
-    finish(output, file, store, &run, &session.interrupt)
+    finish(output, file, store, &run, session)
 }
 
 fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, Failure> {
@@ -85,7 +85,7 @@ fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, 
         &args.run_options.store,
         &mut store,
         &run,
-        &session.interrupt,
+        session,
     )
 }
 
@@ -99,16 +99,16 @@ fn finish(
     file: &StoreOptions,
     store: &mut Store,
     run: &Run,
-    interrupt: &Interrupt,
+    session: &Session,
 ) -> Result<Status, Failure> {
-    let report = outcome::report(run);
+    let report = session.report(run);
     let since = if output.is_brief() && run.info.boots > 0 {
         compare::since(store, run, file)?
     } else {
         None
     };
     outcome::print_run(run, &report, output, file, since)?;
-    Ok(status(run, &report, interrupt))
+    Ok(status(run, &report, &session.interrupt))
 }
 
 fn request(args: &RunArgs, inventory: &Inventory) -> Request {
@@ -141,5 +141,5 @@ pub fn show(
 }
 
 fn status(run: &Run, report: &Report, interrupt: &Interrupt) -> Status {
-    outcome::of_command(run, outcome::status(&report.summary), interrupt)
+    outcome::of_command(run, outcome::status(report), interrupt)
 }

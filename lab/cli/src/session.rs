@@ -2,6 +2,7 @@
 
 use crate::args::{EnvironmentOptions, RunOptions};
 use crate::doctor;
+use crate::outcome;
 use crate::progress::Progress;
 use crate::store_path::store_path;
 use crate::terminal;
@@ -10,9 +11,9 @@ use std::time::Duration;
 use trapline_environments::{Settings, Start};
 use trapline_host::host_noise::NoiseSampler;
 use trapline_model::{Config, Overrides};
-use trapline_report::host_noise;
+use trapline_report::{host_noise, Report};
 use trapline_runner::{file_overrides, Failure, Interrupt, Inventory, RunContext, Status};
-use trapline_store::Store;
+use trapline_store::{Run, Store};
 
 /// Everything that the runs of a command share.
 pub struct Session {
@@ -24,6 +25,7 @@ pub struct Session {
     /// Load on the host while the session was opened.
     host_noise: Vec<(String, String)>,
     user_facts: BTreeMap<String, String>,
+    allow_lost: usize,
 }
 
 impl Session {
@@ -33,6 +35,7 @@ impl Session {
     /// Signal handlers cannot be installed, or a fact is given twice.
     pub fn open(options: &RunOptions, inventory: Inventory) -> Result<Self, Failure> {
         let mut session = Self::without_store(inventory, options.timeout, options.quiet)?;
+        session.allow_lost = options.allow_lost.unwrap_or_default();
         for (name, value) in &options.facts {
             if session
                 .user_facts
@@ -72,6 +75,7 @@ impl Session {
             host_facts: BTreeMap::new(),
             host_noise: Vec::new(),
             user_facts: BTreeMap::new(),
+            allow_lost: 0,
         })
     }
 
@@ -91,6 +95,14 @@ impl Session {
         let noise = noise.collect::<Vec<_>>().join(", ");
         terminal::print_error(&format!("warning: the host is not at rest: {noise}"));
         terminal::print_error(&format!("help: {}", doctor::REST));
+    }
+
+    /// Returns the report of one of its runs.
+    pub fn report(&self, run: &Run) -> Report {
+        Report {
+            allowed_losses: self.allow_lost,
+            ..outcome::report(run)
+        }
     }
 
     /// Returns the context of its runs.

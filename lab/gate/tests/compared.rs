@@ -19,14 +19,16 @@ fn with_fastest(estimate: f64, min: f64) -> Value {
         min,
         max: estimate,
         p50: estimate,
-        p90: estimate,
-        p99: estimate,
+        p90: None,
+        p99: None,
         samples: 12,
         boots: 2,
+        medians: Vec::new(),
         ratio: None,
         exits: None,
         host_cpu_ns: None,
         idle: None,
+        components: None,
         flags: Vec::new(),
     }))
 }

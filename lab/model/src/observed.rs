@@ -144,9 +144,7 @@ impl Outcome {
         let sample = |trial: &Trial| {
             let (end, count) = match operation.purpose {
                 Purpose::HalfLoad => (trial.latency?.p50, 1),
-                Purpose::Maximum | Purpose::Given(_) | Purpose::Search => {
-                    (trial.duration_ns, trial.received)
-                }
+                _ => (trial.duration_ns, trial.received),
             };
             Some(Sample {
                 start: 0,

@@ -6,8 +6,8 @@ use crate::columns::Records;
 use crate::document::{Document, Look, Marker, Note, Section};
 use crate::report::Report;
 use crate::{
-    aa_control, agreement, block, brief, co_tenants, contenders, findings, host_noise, host_use,
-    irq, kernel_build, notes, packets, populate, ratios, table, timelines,
+    aa_control, agreement, block, brief, co_tenants, components, contenders, findings, host_noise,
+    host_use, irq, kernel_build, notes, packets, populate, ratios, table, timelines,
 };
 use crate::{bencher, json, junit};
 use std::collections::BTreeSet;
@@ -49,7 +49,8 @@ impl Report {
 }
 
 fn sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
-    let families = [&[table::sections as Family][..], &FAMILIES, &[table::costs]].concat();
+    let last: [Family; 2] = [table::costs, components::sections];
+    let families = [&[table::sections as Family][..], &FAMILIES, &last].concat();
     let mut sections: Vec<Section> = findings::section(report, cells).into_iter().collect();
     sections.extend(of_all_clocks(report, cells, &families));
     sections.extend(ratios::section(report, cells));
@@ -84,6 +85,11 @@ fn brief_sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
             of_all_clocks(report, &further, &[brief::tables]),
         ),
         ("exits and CPU time", "operation", of_clocks(table::costs)),
+        (
+            "better numbers of batches",
+            "operation",
+            of_clocks(components::sections),
+        ),
         ("boot stages", "stage", of_clocks(timelines::sections)),
         (
             "ratios of both exact clocks",

@@ -93,15 +93,15 @@ pub const COLUMNS: &[Column<Cell>] = &[
     ),
     column(
         "p90",
-        Role::Measured,
-        Get::Number(|cell| Some(figure(cell)?.p90)),
-        "90th percentile of all batches",
+        Role::Optional,
+        Get::Number(|cell| figure(cell)?.p90),
+        "90th percentile of all batches; none for fewer than 36, as no batch may be beyond it",
     ),
     column(
         "p99",
-        Role::Measured,
-        Get::Number(|cell| Some(figure(cell)?.p99)),
-        "99th percentile of all batches",
+        Role::Optional,
+        Get::Number(|cell| figure(cell)?.p99),
+        "99th percentile of all batches; none for fewer than 368",
     ),
     column(
         "samples",
@@ -216,6 +216,26 @@ pub const COLUMNS: &[Column<Cell>] = &[
         Role::Measured,
         Get::Sentences(|cell| Some(figure(cell)?.flags.chunks(1).map(notes::describe).collect())),
         "the flags for people, a sentence for each",
+    ),
+    column(
+        "sd_boots",
+        Role::Optional,
+        Get::Number(|cell| Some(figure(cell)?.components?.between)),
+        "standard deviation between boots as a share, without that of their batches; none for a single boot. \
+         insn: none",
+    ),
+    column(
+        "sd_batches",
+        Role::Optional,
+        Get::Number(|cell| Some(figure(cell)?.components?.within)),
+        "standard deviation between the batches of a boot as a share; likewise",
+    ),
+    column(
+        "batches_advised",
+        Role::Optional,
+        Get::Count(|cell| figure(cell)?.components?.advised),
+        "batches of a boot with which a given time gives the narrowest interval (Kalibera and Jones 2013); none if \
+         the time of a boot is not known",
     ),
 ];
 

@@ -200,6 +200,16 @@ pub fn level(level: f64) -> String {
     format!("{hundredths}%")
 }
 
+/// Lost boots of all, with the 95% interval of their share if there are any: `0 of 6`, `2 of 6 (4.3% to 78%)`.
+pub fn lost((lost, all): (usize, usize)) -> String {
+    match trapline_stats::share_interval(lost as u64, all as u64) {
+        Some((low, high)) if lost > 0 => {
+            format!("{lost} of {all} ({} to {})", percent(low), percent(high))
+        }
+        _ => format!("{lost} of {all}"),
+    }
+}
+
 /// A part of a whole in percent, with as many digits as tell it from nothing and from
 /// all: one in a million is never 0%, and all but one never 100%.
 pub fn share(part: u64, of: u64) -> String {

@@ -12,14 +12,16 @@ pub fn figure(estimate: f64) -> Figure {
         min: estimate,
         max: estimate,
         p50: estimate,
-        p90: estimate,
-        p99: estimate,
+        p90: None,
+        p99: None,
         samples: 24,
         boots: 2,
+        medians: Vec::new(),
         ratio: None,
         exits: None,
         host_cpu_ns: None,
         idle: None,
+        components: None,
         flags: Vec::new(),
     }
 }
@@ -33,6 +35,15 @@ pub fn figure_between(low: f64, estimate: f64, high: f64) -> Figure {
             high,
         }),
         boots: 5,
+        medians: (0..)
+            .zip([
+                low,
+                (low + estimate) / 2.0,
+                estimate,
+                (estimate + high) / 2.0,
+                high,
+            ])
+            .collect(),
         ..figure(estimate)
     }
 }

@@ -4,7 +4,7 @@ use crate::document::json::Object;
 use crate::document::{Document, Look, Marker, Section};
 use crate::figures;
 use serde::Serialize;
-use trapline_stats::history::{Entry, Screened, Screening, Series, Shift, FEWEST_TESTED};
+use trapline_stats::history::{Entry, Pattern, Screened, Screening, Series, Shift, FEWEST_TESTED};
 use trapline_stats::value::{self, Work};
 
 /// Characters of the value of a fact that are shown.
@@ -26,7 +26,11 @@ pub fn document(screening: &Screening, date: &dyn Fn(u64) -> String) -> Document
 
 /// Returns the section of a series, if it has shifts or runs without a figure.
 fn section(screened: &Screened, date: &dyn Fn(u64) -> String) -> Option<Section> {
-    let Screened { series, shifts } = screened;
+    let Screened {
+        series,
+        shifts,
+        pattern,
+    } = screened;
     let mut section = Section::new(&title(series), "");
     for shift in shifts {
         let text = describe(series, shift, date);
@@ -35,6 +39,15 @@ fn section(screened: &Screened, date: &dyn Fn(u64) -> String) -> Option<Section>
             section.details([format!("{name}: {} -> {}", short(before), short(after))]);
         }
     }
+    section.warnings(pattern.map(|pattern| match pattern {
+        Pattern::TwoStates { changes } => format!(
+            "the figures change {changes} times between two levels: the host may have two states, and a shift be one \
+             of these changes"
+        ),
+        Pattern::Drift => {
+            "the figures change slowly, also between the shifts: no run is the first of another level".to_owned()
+        }
+    }));
     for Entry { moment, figure, .. } in &series.entries {
         if let Err(reason) = figure {
             let (run, date) = (moment.run, date(moment.at));
@@ -162,6 +175,7 @@ struct JsonSeries {
     unit: &'static str,
     figures: Vec<JsonEntry>,
     shifts: Vec<JsonShift>,
+    pattern: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -192,7 +206,11 @@ struct JsonFact {
 
 impl JsonSeries {
     fn new(screened: &Screened) -> Self {
-        let Screened { series, shifts } = screened;
+        let Screened {
+            series,
+            shifts,
+            pattern,
+        } = screened;
         let clock = series.clock();
         let entries = series.entries.iter().map(|entry| JsonEntry {
             run: entry.moment.run,
@@ -210,6 +228,7 @@ impl JsonSeries {
             unit: value::unit(series.op, clock),
             figures: entries.collect(),
             shifts: shifts.iter().cloned().map(JsonShift::from).collect(),
+            pattern: pattern.map(Pattern::name),
         }
     }
 }

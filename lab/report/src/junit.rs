@@ -61,7 +61,7 @@ fn outcome(report: &Report, cell: &Cell) -> Outcome {
         Value::Failed(failure) => {
             Outcome::Failed(remark(failure.kind.name(), failure.reason.clone()))
         }
-        Value::Measured(figure) => match (figure.boots_lost(), required(report, cell)) {
+        Value::Measured(figure) => match (report.lost_too_many(figure), required(report, cell)) {
             (Some(lost), _) => {
                 let words = notes::describe(std::slice::from_ref(lost));
                 Outcome::Failed(remark(lost.name(), words))

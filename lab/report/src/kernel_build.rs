@@ -235,7 +235,7 @@ impl<'a> Builds<'a> {
         });
         let mut levels: Vec<f64> = intervals.flatten().map(|interval| interval.level).collect();
         levels.sort_by(f64::total_cmp);
-        let mut levels: Vec<String> = levels.into_iter().map(level).collect();
+        let mut levels: Vec<String> = levels.into_iter().map(figures::level).collect();
         levels.dedup();
         if levels.is_empty() || self.clock.is_exact() {
             return String::new();
@@ -255,17 +255,13 @@ fn disagreement(figure: &Figure) -> Option<f64> {
 
 /// Returns the name of a row of intervals, with their level if all have the same.
 fn interval_name(intervals: impl Iterator<Item = Interval>) -> String {
-    let levels: BTreeSet<String> = intervals.map(|interval| level(interval.level)).collect();
+    let levels: BTreeSet<String> = intervals
+        .map(|interval| figures::level(interval.level))
+        .collect();
     match levels.first() {
         Some(level) if levels.len() == 1 => format!("{level} interval"),
         _ => "interval".to_owned(),
     }
-}
-
-/// Returns a level in percent, with as many digits as it has up to one.
-fn level(level: f64) -> String {
-    let percent = format!("{:.1}", level * 100.0);
-    format!("{}%", percent.strip_suffix(".0").unwrap_or(&percent))
 }
 
 /// Returns the interval of a ratio, or the reason that there is none.

@@ -18,6 +18,7 @@ mod co_tenants;
 mod columns;
 mod compact;
 pub mod compare;
+mod components;
 mod contenders;
 mod document;
 pub mod export;

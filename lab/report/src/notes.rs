@@ -107,6 +107,9 @@ pub fn describe(flags: &[Flag]) -> String {
         Some(Flag::OtherSize { .. }) => describe_sizes(flags),
         Some(Flag::BootsLost { .. }) => describe_losses(flags),
         Some(Flag::HostNoise { .. }) => describe_host_noise(flags),
+        Some(Flag::Autocorrelated) => {
+            "consecutive boots resemble each other: the interval is too narrow".into()
+        }
         None => String::new(),
     }
 }
@@ -188,8 +191,10 @@ fn describe_losses(flags: &[Flag]) -> String {
     let losses: Vec<String> = flags
         .iter()
         .filter_map(|flag| match flag {
-            Flag::BootsLost { boots: 1, reason } => Some(format!("1 boot lost: {reason}")),
-            Flag::BootsLost { boots, reason } => Some(format!("{boots} boots lost: {reason}")),
+            Flag::BootsLost { boots, of, reason } => {
+                let lost = figures::lost((*boots, *of));
+                Some(format!("{lost} boots lost: {reason}"))
+            }
             _ => None,
         })
         .collect();

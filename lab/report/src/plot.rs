@@ -154,7 +154,7 @@ fn spark(observations: &[Observation], cell: &Cell, unicode: bool) -> String {
     let Some(all) = Sorted::new(all.collect()) else {
         return String::new();
     };
-    let (low, high) = (all.percentile(0.01), all.percentile(0.95));
+    let (low, high) = (all.nearest_rank(1_000), all.nearest_rank(95_000));
     let wide = (high - low) / BATCHES as f64;
     let mut bins = [0usize; BATCHES];
     for value in all.iter().filter(|value| (low..=high).contains(value)) {

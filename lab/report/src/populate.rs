@@ -11,7 +11,9 @@ use std::collections::BTreeSet;
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::Op;
 use trapline_model::{Clock, Config};
-use trapline_stats::Cell;
+use trapline_stats::order::{median_interval, Interval};
+use trapline_stats::paired::paired_ratio;
+use trapline_stats::{Cell, Figure, Sorted};
 
 /// One kind of region in one configuration, as far as it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,8 +35,15 @@ pub struct PopulatedRegion {
     touch: f64,
     total: f64,
     per_page: f64,
-    /// Times what it costs without virtualization.
+    /// Interval of the total over boots, on the wall clock.
+    total_interval: Option<(f64, f64)>,
+    /// Times what it costs without virtualization: on the wall clock the median of the ratios within blocks.
     ratio: Option<f64>,
+    /// Its interval, on the wall clock.
+    ratio_interval: Option<(f64, f64)>,
+    /// Block and total of each boot, on the wall clock.
+    #[serde(skip)]
+    totals: Vec<(u32, f64)>,
 }
 
 /// All that was measured whole, in table order.
@@ -52,9 +61,20 @@ pub fn regions(report: &Report) -> Vec<PopulatedRegion> {
 fn one(cells: &[Cell], config: &Config, wish: MemoryRequest) -> Option<PopulatedRegion> {
     let (attach, unit) = figure(cells, config, wish.attach_op())?;
     let (touch, _) = figure(cells, config, wish.touch_op())?;
-    let total = attach + touch;
+    let totals = totals(&attach.medians, &touch.medians);
+    let values: Vec<f64> = totals.iter().map(|(_, total)| *total).collect();
+    let (attach, touch) = (attach.estimate, touch.estimate);
+    let total = Sorted::new(values.clone()).map_or(attach + touch, |totals| totals.median());
     let native = Some(native(config)).filter(|native| native != config);
     let of_native = native.and_then(|native| one(cells, &native, wish));
+    let ratio = of_native.and_then(|native| {
+        if config.clock().is_exact() {
+            return Some((total / native.total, None));
+        }
+        let paired = paired_ratio(&totals, &native.totals)?;
+        Some((paired.estimate, paired.interval))
+    });
+    let ends = |interval: Interval| (interval.low, interval.high);
     Some(PopulatedRegion {
         config: config.clone(),
         environment: config.environment.name(),
@@ -69,8 +89,20 @@ fn one(cells: &[Cell], config: &Config, wish: MemoryRequest) -> Option<Populated
         touch,
         total,
         per_page: total / wish.pages() as f64,
-        ratio: of_native.map(|native| total / native.total),
+        total_interval: median_interval(&values).map(ends),
+        ratio: ratio.map(|(ratio, _)| ratio),
+        ratio_interval: ratio.and_then(|(_, interval)| interval).map(ends),
+        totals,
     })
+}
+
+/// Returns the sums of both in the blocks that have both.
+fn totals(attach: &[(u32, f64)], touch: &[(u32, f64)]) -> Vec<(u32, f64)> {
+    let both = attach.iter().filter_map(|(block, attach)| {
+        let (_, touch) = touch.iter().find(|(other, _)| other == block)?;
+        Some((*block, attach + touch))
+    });
+    both.collect()
 }
 
 /// The row to compare with: a program of the same kernel. A bare machine is given nothing.
@@ -78,10 +110,10 @@ fn native(config: &Config) -> Config {
     config.in_environment(config.clock().bare_linux())
 }
 
-fn figure(cells: &[Cell], config: &Config, op: Op) -> Option<(f64, &'static str)> {
+fn figure<'a>(cells: &'a [Cell], config: &Config, op: Op) -> Option<(&'a Figure, &'static str)> {
     let its = |cell: &&Cell| cell.config == *config && cell.op == op;
     let cell = cells.iter().find(its)?;
-    Some((cell.value.figure()?.estimate, cell.unit))
+    Some((cell.value.figure()?, cell.unit))
 }
 
 /// Returns a section for each configuration of one clock.
@@ -89,7 +121,7 @@ pub fn sections(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     let unit = if clock.is_exact() {
         "instructions for one region; mean over batches"
     } else {
-        "one region; median over boots"
+        "one region; median over boots; ±: the larger side of the interval"
     };
     let title = format!("Memory given, {}", clock_name(clock));
     let all = regions(report);
@@ -116,23 +148,35 @@ const WORDS: &str = "attach: until the memory is there; touch: a word of each pa
 fn table(shown: &[PopulatedRegion], clock: Clock) -> Table {
     let with_ratio = shown.iter().any(|one| one.ratio.is_some());
     let ratio = with_ratio.then(|| format!("× {}", clock.bare_linux()));
-    let columns = ["attach", "touch", "total", "by page"].map(str::to_owned);
-    let mut table = Table::new("order       pages", columns.into_iter().chain(ratio));
+    let columns = ["attach", "touch", "total", "±", "by page"].map(str::to_owned);
+    let spread = with_ratio.then(|| "±".to_owned());
+    let columns = columns.into_iter().chain(ratio).chain(spread);
+    let mut table = Table::new("order       pages", columns).with_optional(&[3, 6]);
     for one in shown {
         let time = |value: f64, look| Span::new(figures::time(value, clock), look);
         let mut cells = vec![
             time(one.attach, Look::Plain),
             time(one.touch, Look::Plain),
             time(one.total, Look::Strong),
+            Span::new(side(one.total_interval, one.total), Look::Faint),
             time(one.per_page, Look::Plain),
         ];
         if with_ratio {
             let ratio = one.ratio.map_or(String::new(), figures::quantity);
-            cells.push(Span::new(ratio, Look::Faint));
+            let spread = side(one.ratio_interval, one.ratio.unwrap_or_default());
+            cells.extend([ratio, spread].map(|text| Span::new(text, Look::Faint)));
         }
         table.row(name(one), cells);
     }
     table
+}
+
+/// Returns the larger side of an interval.
+fn side(interval: Option<(f64, f64)>, estimate: f64) -> String {
+    interval.map_or_else(String::new, |(low, high)| {
+        let side = (high - estimate).max(estimate - low) / estimate;
+        format!("±{}", figures::percent(side))
+    })
 }
 
 /// `18   1 GiB  2m prefault`
@@ -154,8 +198,19 @@ mod tests {
     use crate::fixture::{figure, measured};
     use trapline_model::{populate, EnvironmentId};
 
+    /// Returns a figure of three boots, of which those of one block are equally far from the median.
     fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
-        measured(environment, op, figure(estimate))
+        let medians =
+            [(0, 0.9), (1, 1.0), (2, 1.2)].map(|(block, times)| (block, times * estimate));
+        let medians = medians.to_vec();
+        measured(
+            environment,
+            op,
+            Figure {
+                medians,
+                ..figure(estimate)
+            },
+        )
     }
 
     fn report() -> Report {
@@ -180,13 +235,19 @@ mod tests {
         let kvm = &all[1];
         assert_eq!((kvm.environment, kvm.total), ("kvm", 1_024_000.0));
         assert_eq!((kvm.per_page, kvm.ratio), (2_000.0, Some(2.0)));
+        assert_eq!(kvm.total_interval, Some((921_600.0, 1_228_800.0)));
+        let (low, high) = kvm.ratio_interval.unwrap();
+        assert!(
+            (low - 2.0).abs() < 1e-9 && (high - 2.0).abs() < 1e-9,
+            "within blocks"
+        );
         assert_eq!((all[0].ratio, all[0].pages), (None, 512));
     }
 
     #[test]
     fn table_fits_80_columns() {
         let text = crate::document::text::render(&report().document(), &crate::Style::default());
-        let row = "  9   2 MiB  4k     24.0 µs  1.00 ms  1.02 ms  2.00 µs    2.00";
+        let row = "  9   2 MiB  4k     24.0 µs  1.00 ms  1.02 ms  ±20%  2.00 µs    2.00  ±0%";
         assert!(text.lines().any(|line| line == row), "{text}");
         assert!(
             text.lines().all(|line| line.chars().count() <= 80),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use trapline_model::packets::{Direction, Distance, Latency, Purpose, Queues, Trial};
 use trapline_model::{EnvironmentId, Observation, Operation, Outcome};
 use trapline_stats::order::{median_interval, Interval};
-use trapline_stats::packets::{bounds, Bounds, LoadTrial};
+use trapline_stats::packets::{bounds, interval_of_searches, Bounds, LoadTrial};
 use trapline_stats::paired::{paired_ratio, PairedRatio};
 use trapline_stats::Sorted;
 
@@ -56,6 +56,23 @@ pub(crate) struct Median {
     pub interval: Option<Interval>,
 }
 
+/// A searched load of each sender, in frames a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SearchedLoad {
+    /// The median over searches; `None` if most found no load that small.
+    pub lower: Option<f64>,
+    /// Its interval over searches, from lower to upper bounds.
+    pub interval: Option<Interval>,
+    /// The median of the loads of which more than half of the trials lose more; `None` if most found none.
+    pub upper: Option<f64>,
+    /// Number of searches.
+    pub searches: usize,
+    /// Further trials with the loads found that lost no more.
+    pub kept: u64,
+    /// All further trials.
+    pub further: u64,
+}
+
 impl Cell {
     /// Returns the name of the path.
     pub fn path(&self) -> &'static str {
@@ -74,15 +91,18 @@ impl Cell {
         self.of(|purpose| matches!(purpose, Purpose::Maximum | Purpose::Given(_)))
     }
 
-    fn rounds(&self) -> Vec<(u32, f64)> {
-        let all = self.loaded();
+    /// Rounds and rates of the trials in which the ports had their CPU.
+    pub fn undisturbed(&self) -> Vec<(u32, f64)> {
+        let all = self
+            .loaded()
+            .filter(|(_, trial)| share_of_cpu(trial) >= UNDISTURBED);
         all.map(|(round, figures)| (round, figures.rate()))
             .collect()
     }
 
     /// Frames that arrived in a second.
     pub fn rate(&self) -> Option<Median> {
-        median(self.rounds().into_iter().map(|(_, rate)| rate))
+        median(self.loaded().map(|(_, trial)| trial.rate()))
     }
 
     /// Something of each trial for each frame that arrived.
@@ -114,30 +134,73 @@ impl Cell {
         Some(median(each)?.value)
     }
 
-    /// Share of frames that were lost at the load that was given.
-    pub fn loss(&self) -> Option<f64> {
+    /// Frames that were lost of those due at the load that was given, in all trials.
+    pub fn lost(&self) -> Option<(u64, u64)> {
         let given = self.of(|purpose| matches!(purpose, Purpose::Given(_)));
-        let each = given.map(|(_, it)| it.loss());
-        Some(median(each)?.value)
+        let counts = given.map(|(_, it)| {
+            let due = it.sent.saturating_add(it.refused);
+            (due.saturating_sub(it.received), due)
+        });
+        counts.reduce(|(lost, due), (more, of)| (lost.saturating_add(more), due.saturating_add(of)))
     }
 
-    /// Loads of each sender with at most this share of frames lost; `None` if they were not searched.
-    pub fn bounds(&self, goal: f64) -> Option<Bounds> {
-        let searched = self.of(|purpose| purpose == Purpose::Search);
-        let trials = searched.filter_map(|(_, trial)| {
-            Some(LoadTrial {
-                load: trial.offered?,
+    /// Loads of each sender at the bounds of each search.
+    fn searches(&self, goal: f64) -> Vec<(u32, Bounds)> {
+        let mut rounds: BTreeMap<u32, Vec<LoadTrial>> = BTreeMap::new();
+        for (round, trial) in self.of(|purpose| purpose == Purpose::Search) {
+            let trials = rounds.entry(round).or_default();
+            trials.extend(trial.offered.map(|load| LoadTrial {
+                load,
                 loss: trial.loss(),
-            })
-        });
-        let trials: Vec<LoadTrial> = trials.collect();
-        (!trials.is_empty()).then(|| bounds(&trials, goal))
+            }));
+        }
+        let bounds = rounds
+            .into_iter()
+            .map(|(round, trials)| (round, bounds(&trials, goal)));
+        bounds.collect()
+    }
+
+    /// The load of each sender of which half of the trials lose at most this share of frames; `None` if it was not searched.
+    pub fn searched(&self, goal: f64) -> Option<SearchedLoad> {
+        let searches = self.searches(goal);
+        let lower = searches
+            .iter()
+            .map(|(_, bounds)| bounds.lower.unwrap_or(0.0));
+        let load = median(lower)?;
+        let bounds: Vec<Bounds> = searches.iter().map(|(_, bounds)| *bounds).collect();
+        let upper = searches
+            .iter()
+            .map(|(_, bounds)| bounds.upper.unwrap_or(f64::INFINITY));
+        let upper = median(upper)?.value;
+        let found = |trial: &(u32, &Trial)| {
+            let of_round = searches.iter().find(|(round, _)| *round == trial.0);
+            of_round.is_some_and(|(_, bounds)| bounds.lower == trial.1.offered)
+        };
+        let further = self.of(|purpose| purpose == Purpose::Confirm).filter(found);
+        let further: Vec<bool> = further.map(|(_, trial)| trial.loss() <= goal).collect();
+        let kept = further.iter().filter(|is_kept| **is_kept).count() as u64;
+        Some(SearchedLoad {
+            lower: (load.value > 0.0).then_some(load.value),
+            interval: interval_of_searches(&bounds),
+            upper: upper.is_finite().then_some(upper),
+            searches: searches.len(),
+            kept,
+            further: further.len() as u64,
+        })
     }
 
     /// Median of the round trips, in nanoseconds.
     fn round_trip(&self) -> Option<f64> {
         Some(median(self.loaded().map(|(_, it)| it.round_trip_ns))?.value)
     }
+}
+
+/// Share of a CPU that a thread without competitors has.
+const UNDISTURBED: f64 = 0.95;
+
+/// Share of a trial's time in which the thread of the ports, which never waits, had its CPU.
+fn share_of_cpu(trial: &Trial) -> f64 {
+    trial.ports_cpu_ns as f64 / (trial.duration_ns as f64).max(1.0)
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<Median> {
@@ -149,21 +212,22 @@ fn median(values: impl Iterator<Item = f64>) -> Option<Median> {
 }
 
 impl FrameTable {
-    /// The ratio of the first path's rate to that of another, over the rounds with both.
+    /// The ratio of the first path's rate to that of another, over the rounds with undisturbed trials of both.
     pub fn ratio(&self, cell: &Cell) -> Option<PairedRatio> {
         let first = self.cells.first()?;
         if first.environment == cell.environment {
             return None;
         }
-        paired_ratio(&first.rounds(), &cell.rounds())
+        paired_ratio(&first.undisturbed(), &cell.undisturbed())
     }
 
-    /// The least share of a trial's time in which the thread of the ports, which never waits, had its CPU.
-    pub fn least_share_of_cpu(&self) -> Option<f64> {
+    /// The disturbed trials of all, and the least share of their time in which the ports had their CPU.
+    pub fn disturbed(&self) -> (usize, usize, f64) {
         let trials = self.cells.iter().flat_map(|cell| &cell.trials);
-        let shares = trials
-            .map(|(_, _, trial)| trial.ports_cpu_ns as f64 / (trial.duration_ns as f64).max(1.0));
-        shares.reduce(f64::min)
+        let shares: Vec<f64> = trials.map(|(_, _, trial)| share_of_cpu(trial)).collect();
+        let disturbed = shares.iter().filter(|share| **share < UNDISTURBED);
+        let least = shares.iter().copied().fold(1.0, f64::min);
+        (disturbed.count(), shares.len(), least)
     }
 
     /// Median round trip of a cache line between both CPUs, in nanoseconds.

@@ -11,7 +11,7 @@ use trapline_stats::aa_test::AaTest;
 use trapline_stats::block::Requests;
 use trapline_stats::builds::OverBase;
 use trapline_stats::irq::Interrupts;
-use trapline_stats::{value, Cell, Summary, Value};
+use trapline_stats::{value, Cell, Figure, Flag, Summary, Value};
 
 /// The figures of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,6 +50,8 @@ pub struct Report {
     pub aa_control: Option<AaTest>,
     /// Guests beside machines that were populated, each from a run of its own.
     pub co_tenants: Vec<CoTenant>,
+    /// Lost boots of an operation that are no failure.
+    pub allowed_losses: usize,
 }
 
 /// A guest beside a machine that is populated.
@@ -62,6 +64,12 @@ pub struct CoTenant {
 }
 
 impl Report {
+    /// Returns the flag of a figure that more boots did not give than are allowed.
+    pub fn lost_too_many<'a>(&self, figure: &'a Figure) -> Option<&'a Flag> {
+        let (lost, _) = figure.lost();
+        figure.boots_lost().filter(|_| lost > self.allowed_losses)
+    }
+
     /// Returns the name of a configuration: its environment, and its settings that not all have.
     pub fn name(&self, config: &Config) -> String {
         Config {

@@ -19,8 +19,11 @@ pub fn sections(report: &Report, _: &[Cell], clock: Clock) -> Vec<Section> {
 
 /// Returns the section of the timelines of one clock.
 pub fn section(report: &Report, shown: &[&BootTimeline], clock: Clock) -> Section {
-    let figure = if clock.is_exact() { "mean" } else { "median" };
-    let explanation = format!("since exec, and since the stage before; {figure} over launches");
+    let explanation = if clock.is_exact() {
+        "since exec, and since the stage before; means over launches"
+    } else {
+        "since exec, and since the stage before; medians over launches of each launch's own"
+    };
     let mut section = Section::new(&format!("Boot, {}", clock_name(clock)), explanation);
     section.table(table(report, shown));
     section.warnings(disordered(report, shown));
@@ -53,16 +56,15 @@ pub fn bars(report: &Report, shown: &[&BootTimeline]) -> Bars {
 
 fn bar(report: &Report, timeline: &BootTimeline) -> Bar {
     let mut parts = Vec::new();
-    let mut before = (Stage::Exec, 0.0);
+    let mut before = Stage::Exec;
     for at in &timeline.stages {
-        let length = at.reached - before.1;
         parts.push(Part {
             kind: (at.stage as usize).saturating_sub(1),
-            length,
-            text: figures::time(length, timeline.clock),
-            is_gap: at.stage as u8 != before.0 as u8 + 1,
+            length: at.step,
+            text: figures::time(at.step, timeline.clock),
+            is_gap: at.stage as u8 != before as u8 + 1,
         });
-        before = (at.stage, at.reached);
+        before = at.stage;
     }
     Bar {
         label: report.name(&timeline.config),
@@ -97,20 +99,17 @@ fn table(report: &Report, shown: &[&BootTimeline]) -> Table {
 
 /// Returns the time of a stage since exec and since the stamped stage before it.
 fn reached(timeline: &BootTimeline, stage: Stage) -> Vec<Span> {
-    let stages = &timeline.stages;
-    let Some(index) = stages.iter().position(|at| at.stage == stage) else {
+    let Some(at) = timeline.stages.iter().find(|at| at.stage == stage) else {
         return vec![Span::absent()];
     };
-    let at = stages[index].reached;
-    let step = at
-        - index
-            .checked_sub(1)
-            .map_or(0.0, |before| stages[before].reached);
-    let sign = if step < 0.0 { "" } else { "+" };
+    let sign = if at.step < 0.0 { "" } else { "+" };
     let time = |value| figures::time(value, timeline.clock);
+    let side = at.step_interval.map_or_else(String::new, |interval| {
+        format!(" ±{}", figures::percent(interval.larger_side(at.step)))
+    });
     vec![
-        Span::new(time(at), Look::Strong),
-        Span::new(format!("{sign}{}", time(step)), Look::Faint),
+        Span::new(time(at.reached), Look::Strong),
+        Span::new(format!("{sign}{}{side}", time(at.step)), Look::Faint),
     ]
 }
 

@@ -8,9 +8,9 @@ use trapline_abi::Op;
 use trapline_model::EnvironmentId;
 use trapline_report::compare::{CompareReport, Counts};
 use trapline_report::{render, Format, Style};
-use trapline_stats::compare::{NotComparable, Row};
+use trapline_stats::compare::{NotComparable, Row, RunNoise};
 use trapline_stats::order::Interval;
-use trapline_stats::verdict::{Assessment, Method, RequiredBoots, Settings, Side, Verdict};
+use trapline_stats::verdict::{Assessment, Design, Method, RequiredBoots, Settings, Side, Verdict};
 use trapline_stats::{value, Cell, Figure, Value};
 
 fn rendered(compare: &CompareReport, format: Format) -> String {
@@ -33,14 +33,16 @@ fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
             min: estimate,
             max: estimate,
             p50: estimate,
-            p90: estimate,
-            p99: estimate,
+            p90: None,
+            p99: None,
             samples: 200,
             boots: 10,
+            medians: Vec::new(),
             ratio: None,
             exits: None,
             host_cpu_ns: None,
             idle: None,
+            components: None,
             flags: Vec::new(),
         })),
     }
@@ -64,6 +66,7 @@ fn comparison(verdict: Verdict, effect: f64, required: Option<RequiredBoots>) ->
         tail: None,
         within_margin: false,
         method: Method::BlockBootstrap,
+        design: Some(Design::Blocked),
         blocks: 10,
         boots: (10, 10),
         unmatched: (0, 0),
@@ -78,6 +81,7 @@ fn one(op: Op, a: f64, b: f64, outcome: Result<Assessment, NotComparable>) -> Ro
         a: cell(EnvironmentId::KVM, op, a),
         b: cell(EnvironmentId::QEMU_KVM, op, b),
         outcome,
+        noise: None,
     }
 }
 
@@ -89,6 +93,7 @@ fn compare() -> CompareReport {
         a: "kvm".to_owned(),
         b: "qemu-kvm".to_owned(),
         settings: Settings::default(),
+        design: Design::Blocked,
         matches: vec![
             one(
                 Op::Getpid,
@@ -152,6 +157,8 @@ fn counts_and_boots_are_of_the_whole_table() {
         better: 1,
         worse: 1,
         equivalent: 1,
+        runs_differ: 0,
+        runs_agree: 0,
         unsure: 1,
         undecided: 1,
     };
@@ -173,6 +180,43 @@ fn formats_match_their_snapshots() {
     );
     assert_snapshot("compare.md", &rendered(&compare(), Format::Markdown));
     assert_snapshot("compare.csv", &rendered(&compare(), Format::Csv));
+}
+
+/// Boots of two runs, and the noise between runs where it is known.
+#[test]
+fn few_runs_differ_or_agree() {
+    let mut compare = compare();
+    (compare.design, compare.a, compare.b) =
+        (Design::Boots, "run 1: kvm".into(), "run 2: kvm".into());
+    for row in &mut compare.matches {
+        if let Ok(found) = &mut row.outcome {
+            found.design = Some(Design::Boots);
+            found.required = None;
+            found.verdict = match found.verdict {
+                Verdict::Changed => Verdict::RunsDiffer,
+                Verdict::Equivalent => Verdict::RunsAgree,
+                other => other,
+            };
+        }
+    }
+    compare.matches[1].noise = Some(RunNoise {
+        runs: 4,
+        deviation: 0.0123,
+    });
+    let counts = compare.counts();
+    assert_eq!(
+        (counts.runs_differ, counts.runs_agree, counts.worse),
+        (2, 1, 0)
+    );
+    assert_snapshot(
+        "compare-runs.txt",
+        &rendered(&compare, Format::Text(Style::default())),
+    );
+    let json: serde_json::Value = serde_json::from_str(&rendered(&compare, Format::Json)).unwrap();
+    assert_eq!(json["replicate"], "boot");
+    assert_eq!(json["operations"][1]["verdict"], "runs-differ");
+    assert_eq!(json["operations"][1]["noise"]["runs"], 4);
+    assert!(!rendered(&compare, Format::Junit).contains("<failure"));
 }
 
 #[test]

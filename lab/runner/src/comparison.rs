@@ -46,15 +46,17 @@ impl MeasuredComparison<'_> {
             let run = run::continue_run(store, number, plan, context, options)?;
             let is_last =
                 looks.peek().is_none() || options.is_expired() || context.interrupt.is_requested();
-            let of_a = boots_of(&run.observations, a);
-            let of_b = boots_of(&run.observations, b);
+            let of_a = [boots_of(&run.observations, a)];
+            let of_b = [boots_of(&run.observations, b)];
+            let blocks = of_a[0].len().max(of_b[0].len());
             let comparison = Comparison {
                 a: &of_a,
                 b: &of_b,
                 design: Design::Blocked,
+                repeated: &[],
             };
             let verdicts = if self.is_sequential {
-                sequential.look(&comparison, of_a.len().max(of_b.len()), is_last)
+                sequential.look(&comparison, blocks, is_last)
             } else {
                 compare_all(&[comparison], &self.settings)
             };

@@ -30,9 +30,10 @@ impl AaTest {
         let mut config = control.config.clone();
         config.overrides.is_control = false;
         let comparison = Comparison {
-            a: &boots_of(observations, &config),
-            b: &boots_of(observations, &config.control()),
+            a: &[boots_of(observations, &config)],
+            b: &[boots_of(observations, &config.control())],
             design: Design::Blocked,
+            repeated: &[],
         };
         let rows = compare_all(&[comparison], settings);
         Self::from_rows(config, &rows, settings)

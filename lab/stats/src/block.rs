@@ -4,6 +4,7 @@
 //! between requests; that time does not count.
 
 use crate::order::{median_interval, Interval};
+use crate::paired::{paired_ratio, PairedRatio};
 use crate::sorted::Sorted;
 use crate::{boots_of, outcomes, Summary};
 use trapline_abi::block::Transfer;
@@ -32,21 +33,30 @@ pub struct Requests {
     pub mean: f64,
     /// Median latency.
     pub p50: f64,
-    /// 90th percentile.
-    pub p90: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// 99.9th percentile.
-    pub p999: f64,
+    /// Interval of the median latency over boots, for two or more boots on the wall clock.
+    pub p50_interval: Option<Interval>,
+    /// 90th percentile; `None` for fewer requests than [`crate::least_count`].
+    pub p90: Option<f64>,
+    /// 99th percentile, likewise.
+    pub p99: Option<f64>,
+    /// 99.9th percentile, likewise.
+    pub p999: Option<f64>,
     /// Largest latency.
     pub max: f64,
     /// Requests per second, or per thousand million instructions: the median over boots.
     pub rate: f64,
     /// Interval of the rate over boots, for two or more boots on the wall clock.
     pub rate_interval: Option<Interval>,
+    /// Block and rate of each boot.
+    pub rates: Vec<(u32, f64)>,
 }
 
 impl Requests {
+    /// Returns the ratio of the rate to that of `base`: paired within blocks on the wall clock, exact on the other.
+    pub fn rate_ratio(&self, base: &Self) -> Option<PairedRatio> {
+        paired_ratio(&self.rates, &base.rates)
+    }
+
     /// Returns megabytes per second, or per thousand million instructions.
     pub fn megabytes(&self) -> f64 {
         self.rate * f64::from(self.bytes) / 1e6
@@ -70,6 +80,7 @@ pub fn summarise(observations: &[Observation], summary: &Summary) -> Vec<Request
 
 /// The requests of one boot.
 struct Boot<'a> {
+    replicate: u32,
     unit_per_tick: f64,
     requests: &'a [Sample],
 }
@@ -78,6 +89,7 @@ fn boots<'a>(observations: &'a [Observation], config: &'a Config, op: Op) -> Vec
     let all = outcomes(boots_of(observations, config), op);
     all.filter_map(|(boot, outcome)| match outcome {
         Outcome::Measured { samples, .. } => Some(Boot {
+            replicate: boot.replicate,
             unit_per_tick: boot.unit_per_tick,
             requests: samples,
         }),
@@ -101,12 +113,22 @@ fn of_boots(
     };
     let latencies = counted.iter().flat_map(Boot::latencies).collect();
     let sorted = Sorted::new(latencies)?;
-    let rates: Vec<f64> = counted.iter().filter_map(Boot::rate).collect();
-    let rate_interval = if clock.is_exact() {
-        None
-    } else {
-        median_interval(&rates)
+    let rates = counted
+        .iter()
+        .filter_map(|boot| Some((boot.replicate, boot.rate()?)));
+    let rates: Vec<(u32, f64)> = rates.collect();
+    let values: Vec<f64> = rates.iter().map(|(_, rate)| *rate).collect();
+    let medians = counted
+        .iter()
+        .filter_map(|boot| Some(Sorted::new(boot.latencies().collect())?.median()));
+    let interval = |values: &[f64]| {
+        if clock.is_exact() {
+            None
+        } else {
+            median_interval(values)
+        }
     };
+    let (p50_interval, rate_interval) = (interval(&medians.collect::<Vec<_>>()), interval(&values));
     Some(Requests {
         config: config.clone(),
         op: transfer.op,
@@ -116,13 +138,15 @@ fn of_boots(
         boots: agreed,
         count: sorted.count(),
         mean: sorted.mean(),
-        p50: sorted.percentile(0.5),
-        p90: sorted.percentile(0.9),
-        p99: sorted.percentile(0.99),
-        p999: sorted.percentile(0.999),
+        p50: sorted.nearest_rank(50_000),
+        p50_interval,
+        p90: sorted.percentile(90_000),
+        p99: sorted.percentile(99_000),
+        p999: sorted.percentile(99_900),
         max: sorted.max(),
-        rate: Sorted::new(rates)?.median(),
+        rate: Sorted::new(values)?.median(),
         rate_interval,
+        rates,
     })
 }
 
@@ -201,8 +225,15 @@ mod tests {
             panic!("{all:?}")
         };
         assert_eq!((one.count, one.boots, one.bytes), (2000, 2, 4096));
-        assert_eq!((one.p50, one.p90, one.p99), (500.0, 1000.0, 1000.0));
-        assert_eq!((one.p999, one.max), (1000.0, 9000.0));
+        assert_eq!(
+            (one.p50, one.p90, one.p99),
+            (500.0, Some(1000.0), Some(1000.0))
+        );
+        assert_eq!((one.p999, one.max), (None, 9000.0), "of fewer than 3,688");
+        let p50 = one.p50_interval.unwrap();
+        assert_eq!((p50.low, p50.high), (500.0, 1000.0));
+        let ratio = one.rate_ratio(one).unwrap();
+        assert_eq!((ratio.estimate, ratio.rounds), (1.0, 2));
         let interval = one.rate_interval.unwrap();
         assert!((interval.level - 0.5).abs() < 1e-9, "two boots");
         assert_eq!(interval.high, 2e6);

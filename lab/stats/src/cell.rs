@@ -1,9 +1,12 @@
 //! Summary of one operation in one configuration over its boots.
 
+use crate::components::Components;
 use crate::order::median_interval;
 use crate::sorted::Sorted;
 use crate::value::{self, Calibration, Work};
-use crate::{boots_of, exact, outcomes, BootOutcome, Cell, FailureKind, Figure, Flag, Idle, Value};
+use crate::{
+    boots_of, exact, outcomes, serial, BootOutcome, Cell, FailureKind, Figure, Flag, Idle, Value,
+};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trapline_abi::{Unit, Workload};
@@ -23,15 +26,17 @@ const CLOCKS_AGREE: f64 = 0.01;
 #[derive(Clone, Debug)]
 pub struct ComparableCell {
     pub cell: Cell,
-    /// Block and median of each boot; empty unless measured.
-    pub medians: Vec<(u32, f64)>,
     /// The work that was done and its checksum.
     pub proof: Option<(Work, u64)>,
 }
 
 impl ComparableCell {
     /// Summarises `op` in `config`; `None` if no boot has an outcome.
-    pub fn new(observations: &[Observation], config: &Config, op: Operation) -> Option<Self> {
+    pub fn new<'a>(
+        observations: impl IntoIterator<Item = &'a Observation>,
+        config: &'a Config,
+        op: Operation,
+    ) -> Option<Self> {
         let mut all: Vec<_> = outcomes(boots_of(observations, config), op).collect();
         // A latency needs frames that are sampled.
         let is_empty = |outcome: &Outcome| {
@@ -59,7 +64,6 @@ impl ComparableCell {
                 unit: value::unit(op, clock),
                 value: Value::Skip(String::new()),
             },
-            medians: Vec::new(),
             proof: None,
         };
         comparable.cell.value = match measured_boots(&all, op, clock) {
@@ -74,8 +78,6 @@ impl ComparableCell {
         // On an exact clock the other boots only confirm the first.
         let counted = if clock.is_exact() { &boots[..1] } else { boots };
         let medians: Vec<f64> = counted.iter().map(|boot| boot.values.median()).collect();
-        let blocks = counted.iter().map(|boot| boot.replicate);
-        self.medians = blocks.zip(medians.iter().copied()).collect();
         self.proof = Some((boots[0].work, boots[0].check));
         let (Some(over_boots), Some(batches)) = (
             Sorted::new(medians.clone()),
@@ -90,20 +92,33 @@ impl ComparableCell {
         } else {
             (over_boots.median(), median_interval(&medians))
         };
+        let by_block = if clock.is_exact() {
+            Vec::new()
+        } else {
+            let blocks = counted.iter().map(|boot| boot.replicate);
+            blocks.zip(medians).collect()
+        };
         Value::Measured(Box::new(Figure {
             estimate,
             interval,
             min: batches.min(),
             max: batches.max(),
-            p50: batches.percentile(0.50),
-            p90: batches.percentile(0.90),
-            p99: batches.percentile(0.99),
+            p50: batches.nearest_rank(50_000),
+            p90: batches.percentile(90_000),
+            p99: batches.percentile(99_000),
             samples: batches.count(),
             boots: boots.len(),
+            medians: by_block,
             ratio: None,
             exits: median(counted.iter().filter_map(|boot| boot.exits)),
             host_cpu_ns: median(counted.iter().filter_map(|boot| boot.host_cpu_ns)),
             idle: idle(counted),
+            components: if clock.is_exact() {
+                None
+            } else {
+                let batches = boots.iter().map(|boot| boot.batches.clone());
+                Components::of(&batches.collect::<Vec<_>>(), cost_of_boot(boots, all))
+            },
             flags: flags(&self.cell, estimate, boots, all),
         }))
     }
@@ -116,6 +131,8 @@ struct MeasuredBoot<'a> {
     work: Work,
     check: u64,
     values: Sorted,
+    /// The values in order of time.
+    batches: Vec<f64>,
     mean: f64,
     resolution: f64,
     exits: Option<f64>,
@@ -152,8 +169,9 @@ impl<'a> MeasuredBoot<'a> {
         let values = samples
             .iter()
             .map(|sample| calibration.value(op.unit(), sample))
-            .collect::<Option<Vec<f64>>>()
-            .and_then(Sorted::new);
+            .collect::<Option<Vec<f64>>>();
+        let batches = values.clone().unwrap_or_default();
+        let values = values.and_then(Sorted::new);
         let (Some(values), Some(mean)) = (values, calibration.mean(op.unit(), &samples)) else {
             return Err(invalid_samples(boot.replicate, samples.len()));
         };
@@ -164,6 +182,7 @@ impl<'a> MeasuredBoot<'a> {
             replicate: boot.replicate,
             check: *check,
             values,
+            batches,
             mean,
             resolution: median(resolutions).unwrap_or(0.0),
             exits: exits.map(|exits| exits as f64 / count),
@@ -298,10 +317,34 @@ fn flags(
         unproved.then_some(Flag::Unproved),
         host_noise(all),
         boots_lost(boots, all),
+        (!cell.clock.is_exact() && is_autocorrelated(boots)).then_some(Flag::Autocorrelated),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Returns the time of a boot without its batches as a multiple of that of a batch of this operation; `None` if it is not
+/// known.
+fn cost_of_boot(boots: &[MeasuredBoot<'_>], all: &[BootOutcome<'_>]) -> Option<f64> {
+    let ticks = |samples: &[Sample]| {
+        let lengths = samples.iter().map(|it| it.end.saturating_sub(it.start));
+        lengths.sum::<u64>() as f64
+    };
+    let batch = median(
+        boots
+            .iter()
+            .map(|boot| ticks(&boot.samples) / boot.samples.len() as f64),
+    )?;
+    let overheads = all.iter().filter_map(|(boot, _)| {
+        let launches = boot.launches.iter().map(|it| it.timeline.values().max());
+        let elapsed: u64 = launches.map(|last| last.copied().unwrap_or(0)).sum();
+        let outcomes = boot.operations.iter().map(|it| &it.outcome);
+        let measured: f64 = outcomes.map(|outcome| ticks(&outcome.batches())).sum();
+        let overhead = elapsed as f64 - measured * boot.unit_per_tick;
+        (elapsed > 0 && batch > 0.0).then(|| overhead.max(0.0) / (batch * boot.unit_per_tick))
+    });
+    median(overheads)
 }
 
 /// Returns the other load of the host in measured boots.
@@ -338,6 +381,11 @@ fn below_resolution(cell: &Cell, estimate: f64, boots: &[MeasuredBoot<'_>]) -> O
     (estimate <= limit).then_some(Flag::BelowResolution(resolution))
 }
 
+fn is_autocorrelated(boots: &[MeasuredBoot<'_>]) -> bool {
+    let medians: Vec<f64> = boots.iter().map(|boot| boot.values.median()).collect();
+    serial::is_autocorrelated(&medians)
+}
+
 fn clocks_disagree(boots: &[MeasuredBoot<'_>]) -> Option<Flag> {
     let wrong: Vec<f64> = boots.iter().filter_map(|boot| boot.disagreement).collect();
     let worst = wrong
@@ -359,6 +407,7 @@ fn boots_lost(boots: &[MeasuredBoot<'_>], all: &[BootOutcome<'_>]) -> Option<Fla
     };
     (lost > 0).then_some(Flag::BootsLost {
         boots: lost,
+        of: all.len(),
         reason,
     })
 }

@@ -6,22 +6,51 @@
 use crate::cell::ComparableCell;
 use crate::value::{self, Work};
 use crate::verdict::{
-    boot_values, test_table, Assessment, Design, InterimTests, Settings, Side, TableTest,
-    TestError, TestInput,
+    boot_values, test_table, Assessment, BootValues, Design, InterimTests, Settings, Side,
+    TableTest, TestError, TestInput, LEAST_RUNS,
 };
 use crate::{operations_of, Cell, Failure, Value};
+use statrs::statistics::Statistics;
 use thiserror::Error;
 use trapline_model::{Clock, Config, Observation, Operation};
 
-/// The boots of two configurations.
+/// The boots of two configurations, by run. Boots of a run that has both are one run of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'a> {
-    /// Boots of the baseline.
-    pub a: &'a [Observation],
-    /// Boots of the candidate.
-    pub b: &'a [Observation],
+    /// Runs of the baseline.
+    pub a: &'a [Vec<Observation>],
+    /// Runs of the candidate.
+    pub b: &'a [Vec<Observation>],
     /// Pairing of the boots.
     pub design: Design,
+    /// Runs that repeat one of the baseline, from which its noise between runs is estimated.
+    pub repeated: &'a [Vec<Observation>],
+}
+
+/// Standard deviation of an operation's figure between runs that repeat each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunNoise {
+    /// Number of runs, at least [`LEAST_RUNS`].
+    pub runs: usize,
+    /// The deviation as a share of the figure: that of its logarithm.
+    pub deviation: f64,
+}
+
+impl RunNoise {
+    /// Returns the noise of `op` on the wall clock; `None` for fewer than [`LEAST_RUNS`] runs with a figure.
+    pub fn of(repeated: &[Vec<Observation>], op: Operation) -> Option<Self> {
+        if config(repeated)?.clock().is_exact() {
+            return None;
+        }
+        let figure = |run: &Vec<_>| BootValues::of_run(0, &boot_values(run, op))?.median();
+        let figures = repeated.iter().filter_map(figure);
+        let logarithms: Vec<f64> = figures.filter(|it| *it > 0.0).map(f64::ln).collect();
+        let runs = logarithms.len();
+        (runs >= LEAST_RUNS).then(|| Self {
+            runs,
+            deviation: logarithms.std_dev(),
+        })
+    }
 }
 
 /// Returns the boots of one configuration.
@@ -40,6 +69,8 @@ pub struct Row {
     pub b: Cell,
     /// The verdict with its tests, or the reason for its absence.
     pub outcome: Result<Assessment, NotComparable>,
+    /// Noise between runs of the baseline, if it is known.
+    pub noise: Option<RunNoise>,
 }
 
 /// Reason why an operation is not compared.
@@ -132,16 +163,17 @@ impl SequentialTest {
 
 impl Comparison<'_> {
     fn pairs(&self) -> Vec<Pair> {
-        let operations = operations_of(self.a.iter().chain(self.b));
+        let operations = operations_of(self.a.iter().chain(self.b).flatten());
         let pairs = operations.into_iter().filter_map(|op| self.pair(op));
         pairs.collect()
     }
 
     fn pair(&self, op: Operation) -> Option<Pair> {
-        let cell = |boots: &[_]| ComparableCell::new(boots, config(boots)?, op);
+        let cell = |runs: &[Vec<_>]| ComparableCell::new(runs.iter().flatten(), config(runs)?, op);
         let (a, b) = (cell(self.a)?, cell(self.b)?);
         Some(Pair {
             input: require_comparable(&a, &b).map(|()| self.input(op)),
+            noise: RunNoise::of(self.repeated, op),
             a: a.cell,
             b: b.cell,
         })
@@ -151,8 +183,20 @@ impl Comparison<'_> {
         TestInput {
             clock: config(self.a).map_or(Clock::Wall, Config::clock),
             design: self.design,
-            a: boot_values(self.a, op),
-            b: boot_values(self.b, op),
+            a: self.values(self.a, op),
+            b: self.values(self.b, op),
+        }
+    }
+
+    /// Returns the values that are tested: of boots, or of runs.
+    fn values(&self, runs: &[Vec<Observation>], op: Operation) -> Vec<BootValues> {
+        let of_boots = |run: &Vec<Observation>| boot_values(run, op);
+        if self.design == Design::Runs && !config(runs).is_some_and(|it| it.clock().is_exact()) {
+            let runs = (0..).zip(runs.iter().map(of_boots));
+            let figures = runs.filter_map(|(run, boots)| BootValues::of_run(run, &boots));
+            figures.collect()
+        } else {
+            runs.iter().flat_map(of_boots).collect()
         }
     }
 }
@@ -162,6 +206,7 @@ struct Pair {
     a: Cell,
     b: Cell,
     input: Result<TestInput, NotComparable>,
+    noise: Option<RunNoise>,
 }
 
 impl Pair {
@@ -171,13 +216,14 @@ impl Pair {
             outcome: self.input.and_then(|_| test(self.a.op)),
             a: self.a,
             b: self.b,
+            noise: self.noise,
         }
     }
 }
 
-/// Returns the configuration of boots of one.
-fn config(boots: &[Observation]) -> Option<&Config> {
-    boots.first().map(|boot| &boot.config)
+/// Returns the configuration of runs of one.
+fn config(runs: &[Vec<Observation>]) -> Option<&Config> {
+    runs.iter().flatten().next().map(|boot| &boot.config)
 }
 
 /// Checks that both sides did equal work above resolution.
@@ -211,7 +257,7 @@ fn proof(one: &ComparableCell, side: Side) -> Result<(Work, u64), NotComparable>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verdict::Verdict;
+    use crate::verdict::{RequiredBoots, Verdict};
     use trapline_abi::Op;
     use trapline_model::testing::{batch, batches, boot, measured, CHECKSUM};
     use trapline_model::{EnvironmentId, Outcome};
@@ -229,18 +275,21 @@ mod tests {
             .collect()
     }
 
-    fn blocks<'a>(a: &'a [Observation], b: &'a [Observation]) -> Comparison<'a> {
-        Comparison {
-            a,
-            b,
+    /// Compares boots of one run.
+    fn blocks(a: &[Observation], b: &[Observation]) -> Vec<Row> {
+        let comparison = Comparison {
+            a: &[a.to_vec()],
+            b: &[b.to_vec()],
             design: Design::Blocked,
-        }
+            repeated: &[],
+        };
+        compare_all(&[comparison], &Settings::default())
     }
 
     fn compared(a: &[Outcome], b: &[Outcome]) -> Row {
         let a = boots(EnvironmentId::KVM, Op::PortOut, a);
         let b = boots(EnvironmentId::QEMU_KVM, Op::PortOut, b);
-        let mut rows = compare_all(&[blocks(&a, &b)], &Settings::default());
+        let mut rows = blocks(&a, &b);
         assert_eq!(rows.len(), 1);
         rows.remove(0)
     }
@@ -274,7 +323,7 @@ mod tests {
         }
         let expected = NotComparable::UnequalWork(CHECKSUM, 8);
         assert_eq!(reason(&vec![other; 8]), expected);
-        assert_eq!(compare_all(&[blocks(&[], &[])], &Settings::default()), []);
+        assert_eq!(blocks(&[], &[]), []);
     }
 
     #[test]
@@ -282,7 +331,7 @@ mod tests {
         let sized = |pages: u64| measured(vec![batch(1_000_000, pages); 3]);
         let of = |id, pages| boots(id, Op::FirstTouch4k, &vec![sized(pages); 8]);
         let (a, b) = (of(EnvironmentId::KVM, 4), of(EnvironmentId::QEMU_TCG, 2));
-        let row = compare_all(&[blocks(&a, &b)], &Settings::default()).remove(0);
+        let row = blocks(&a, &b).remove(0);
         assert!(
             matches!(row.outcome, Err(NotComparable::OtherSize(..))),
             "{row:?}"
@@ -298,23 +347,73 @@ mod tests {
             boots(environment, Op::PortOut, &outcomes)
         };
         let (a, b) = (of(EnvironmentId::KVM, 0), of(EnvironmentId::QEMU_KVM, 200));
-        let first_blocks = |count: usize| blocks(&a[..count], &b[..count]);
+        let (a, b) = (
+            |count: usize| [a[..count].to_vec()],
+            |count: usize| [b[..count].to_vec()],
+        );
         let settings = Settings {
             most_blocks: 40,
             ..Settings::default()
         };
+        let look = |test: &mut SequentialTest, a: &[Vec<_>], b: &[Vec<_>], is_last| {
+            let comparison = Comparison {
+                a,
+                b,
+                design: Design::Blocked,
+                repeated: &[],
+            };
+            test.look(&comparison, a[0].len(), is_last).remove(0)
+        };
         let mut test = SequentialTest::new(&settings);
-        let first = test.look(&first_blocks(10), 10, false).remove(0);
+        let first = look(&mut test, &a(10), &b(10), false);
         assert_eq!(first.outcome.as_ref().unwrap().verdict, Verdict::Changed);
         assert!(test.is_settled());
-        let second = test.look(&first_blocks(12), 12, true).remove(0);
+        let second = look(&mut test, &a(12), &b(12), true);
         assert_eq!(second.outcome, first.outcome);
         let mut late = SequentialTest::new(&settings);
         let skipped = Outcome::Skipped("not yet".to_owned());
         let skipped = boots(EnvironmentId::QEMU_KVM, Op::PortOut, &[skipped]);
-        let row = late.look(&blocks(&a[..8], &skipped), 8, false).remove(0);
+        let row = look(&mut late, &a(8), &[skipped], false);
         assert!(matches!(row.outcome, Err(NotComparable::Skipped(..))));
-        let row = late.look(&first_blocks(12), 12, false).remove(0);
+        let row = look(&mut late, &a(12), &b(12), false);
         assert_eq!(row.outcome, Err(NotComparable::Late));
+    }
+
+    /// Runs of one side differ by 2%, boots of a run by 0.1%.
+    #[test]
+    fn boots_of_few_runs_differ_and_only_more_runs_tell_whether_the_sides_do() {
+        let run = |extra: u64| {
+            let outcomes: Vec<_> = (0..10_u64)
+                .map(|n| outcome(1_000 + n % 3 + extra))
+                .collect();
+            boots(EnvironmentId::KVM, Op::PortOut, &outcomes)
+        };
+        let verdict = |a: &[u64], b: &[u64]| {
+            let of = |side: &[u64]| side.iter().map(|extra| run(*extra)).collect::<Vec<_>>();
+            let (a, b) = (of(a), of(b));
+            let comparison = Comparison {
+                a: &a,
+                b: &b,
+                design: Design::of_runs(a.len(), b.len()),
+                repeated: &a,
+            };
+            let row = compare_all(&[comparison], &Settings::default()).remove(0);
+            assert_eq!(
+                row.noise.map(|noise| noise.runs),
+                (a.len() > 2).then_some(a.len())
+            );
+            row.outcome.unwrap()
+        };
+        let two = verdict(&[0], &[30]);
+        assert_eq!((two.verdict, two.required), (Verdict::RunsDiffer, None));
+        assert_eq!(verdict(&[0], &[1]).verdict, Verdict::RunsAgree);
+        let noise = [0, 20, 5, 30, 12, 25, 8, 17];
+        let same = verdict(&noise, &noise.map(|one| 32 - one));
+        assert_eq!((same.verdict, same.blocks), (Verdict::Equivalent, 8));
+        let changed = verdict(&noise, &noise.map(|one| one + 100));
+        assert_eq!((changed.verdict, changed.boots), (Verdict::Changed, (8, 8)));
+        let few = verdict(&noise[..3], &noise.map(|one| one + 100)[..3]);
+        let needed = RequiredBoots::TooFewBoots { needed: 5 };
+        assert_eq!((few.verdict, few.required), (Verdict::Unsure, Some(needed)));
     }
 }

@@ -130,7 +130,8 @@ fn ratio(one: &ComparableCell, bare: &ComparableCell) -> Option<Ratio> {
             interval: None,
         });
     }
-    let paired = paired_ratio(&one.medians, &bare.medians)?;
+    let medians = |one: &'_ ComparableCell| Some(one.cell.value.figure()?.medians.clone());
+    let paired = paired_ratio(&medians(one)?, &medians(bare)?)?;
     Some(Ratio {
         estimate: paired.estimate,
         interval: paired.interval,

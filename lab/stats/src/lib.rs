@@ -12,24 +12,30 @@
 pub mod aa_test;
 pub mod agreement;
 pub mod block;
+mod bound;
 pub mod builds;
 mod cell;
 pub mod compare;
+pub mod components;
+pub mod difference;
 mod equal_work;
 mod exact;
 pub mod history;
+pub mod host_use;
 pub mod irq;
 pub mod modes;
 pub mod order;
 pub mod packets;
 pub mod paired;
 pub mod rng;
+pub mod serial;
 mod sorted;
 mod timeline;
 pub mod value;
 pub mod verdict;
 
-pub use sorted::Sorted;
+pub use bound::share_interval;
+pub use sorted::{least_count, Sorted};
 pub use timeline::{BootTimeline, StageTime};
 
 use cell::ComparableCell;
@@ -49,6 +55,8 @@ pub struct Summary {
     pub facts: BTreeMap<Config, BTreeMap<String, String>>,
     /// Problems that did not end a boot, with the number of boots that had them.
     pub problems: BTreeMap<(Config, String), usize>,
+    /// CPU time and energy of the host during boots.
+    pub host_use: Vec<host_use::HostUse>,
 }
 
 /// One operation in one configuration.
@@ -139,14 +147,16 @@ pub struct Figure {
     pub max: f64,
     /// Median of all batches (nearest rank).
     pub p50: f64,
-    /// 90th percentile of all batches.
-    pub p90: f64,
-    /// 99th percentile of all batches.
-    pub p99: f64,
+    /// 90th percentile of all batches; `None` for fewer than [`least_count`].
+    pub p90: Option<f64>,
+    /// 99th percentile of all batches, likewise.
+    pub p99: Option<f64>,
     /// Number of batches in the percentiles.
     pub samples: usize,
     /// Number of boots in the estimate; on an exact clock, of boots that agreed.
     pub boots: usize,
+    /// Block and median of each of these boots, in order of blocks. Empty on an exact clock.
+    pub medians: Vec<(u32, f64)>,
     /// Ratio to the bare row of the same clock, if that has a figure, did the same amount of work,
     /// and neither is below resolution.
     pub ratio: Option<Ratio>,
@@ -157,6 +167,8 @@ pub struct Figure {
     pub host_cpu_ns: Option<f64>,
     /// Work of the guest between the batches, which is not part of the estimate. `None` if there was none.
     pub idle: Option<Idle>,
+    /// Components of the variance, on the wall clock.
+    pub components: Option<components::Components>,
     /// Caveats.
     pub flags: Vec<Flag>,
 }
@@ -169,6 +181,14 @@ impl Figure {
             Flag::BelowResolution(limit) => Some(*limit),
             _ => None,
         })
+    }
+
+    /// Returns the number of boots that gave no figure, and of all boots.
+    pub fn lost(&self) -> (usize, usize) {
+        match self.boots_lost() {
+            Some(Flag::BootsLost { boots, of, .. }) => (*boots, *of),
+            _ => (0, self.boots),
+        }
     }
 
     /// Returns the flag of a figure that some boots did not give.
@@ -225,11 +245,16 @@ pub enum Flag {
     BootsLost {
         /// Number of these boots.
         boots: usize,
+        /// Number of all boots.
+        of: usize,
         /// Reason of the first of them.
         reason: String,
     },
     /// A figure on an exact clock from one boot only, so that its reproducibility is not verified.
     Unproved,
+    /// The figures of consecutive boots resemble each other more than independent ones do: the interval is too
+    /// narrow.
+    Autocorrelated,
     /// Other load on the host during boots.
     HostNoise {
         /// Kind of load and its amount in the first such boot.
@@ -241,7 +266,7 @@ pub enum Flag {
 
 impl Flag {
     /// The names of all kinds.
-    pub const NAMES: [&str; 7] = [
+    pub const NAMES: [&str; 8] = [
         "below-resolution",
         "clocks-disagree",
         "other-mechanism",
@@ -249,6 +274,7 @@ impl Flag {
         "boots-lost",
         "unproved",
         "host-noise",
+        "autocorrelated",
     ];
 
     /// Returns the name in JSON output.
@@ -261,6 +287,7 @@ impl Flag {
             Self::BootsLost { .. } => 4,
             Self::Unproved => 5,
             Self::HostNoise { .. } => 6,
+            Self::Autocorrelated => 7,
         }]
     }
 }
@@ -290,6 +317,7 @@ pub fn summarise(observations: &[Observation]) -> Summary {
         timelines: timeline::timelines(observations),
         facts: facts(observations),
         problems: problems(observations),
+        host_use: host_use::host_use(observations),
     }
 }
 
@@ -318,11 +346,11 @@ pub(crate) fn outcomes<'a>(
 
 /// Returns the boots of `config`.
 pub(crate) fn boots_of<'a>(
-    observations: &'a [Observation],
+    observations: impl IntoIterator<Item = &'a Observation>,
     config: &'a Config,
 ) -> impl Iterator<Item = &'a Observation> {
     observations
-        .iter()
+        .into_iter()
         .filter(move |boot| boot.config == *config)
 }
 

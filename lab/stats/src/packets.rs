@@ -5,6 +5,8 @@
 //! do. The result is the largest lower bound below every upper bound. Loads are bisected until both bounds are within 1% of
 //! each other. Trials for one goal count for the others, too.
 
+use crate::order::{median_interval, Interval};
+
 /// Shares of frames that may be lost, for which the rate is searched.
 pub const GOALS: [f64; 2] = [0.0, 0.005];
 /// Trials of a load that are needed, at most. An odd number has no tie.
@@ -82,6 +84,20 @@ pub fn bounds(trials: &[LoadTrial], goal: f64) -> Bounds {
         lower: of_class(Class::Lower).rfind(below),
         upper,
     }
+}
+
+/// Returns the interval of the load that searches look for, from an order statistic of their lower bounds to one of their
+/// upper bounds ([`median_interval`]); `None` for fewer than two searches, or if one has only one bound.
+pub fn interval_of_searches(searches: &[Bounds]) -> Option<Interval> {
+    let ends = |end: fn(&Bounds) -> Option<f64>| {
+        let ends = searches.iter().map(end).collect::<Option<Vec<f64>>>();
+        median_interval(&ends?)
+    };
+    let (lower, upper) = (ends(|it| it.lower)?, ends(|it| it.upper)?);
+    Some(Interval {
+        high: upper.high,
+        ..lower
+    })
 }
 
 /// Returns the next step of the search for a goal. `first` is the load to begin with, `most` the largest that can be offered.

@@ -3,6 +3,7 @@
 //! A stage without a timestamp leaves a gap. The time across gaps is reported as unexplained.
 
 use crate::boots_of;
+use crate::order::{median_interval, Interval};
 use crate::sorted::Sorted;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Counter, Stage};
@@ -40,6 +41,11 @@ pub struct StageTime {
     pub reached: f64,
     /// The smallest of all launches.
     pub min: f64,
+    /// Time since the stage with a timestamp before it, in the same unit: median over launches of each launch's own,
+    /// on an exact clock their mean.
+    pub step: f64,
+    /// Interval of the step over launches, on the wall clock.
+    pub step_interval: Option<Interval>,
 }
 
 /// Returns the timelines of all configurations with an observed launch.
@@ -97,24 +103,26 @@ fn of_booting(launches: &[&Launch]) -> Vec<Timeline> {
 }
 
 fn stages(timelines: &[Timeline], clock: Clock) -> Vec<StageTime> {
-    let mut reached: BTreeMap<Stage, Vec<f64>> = BTreeMap::new();
-    for timeline in timelines {
-        for (stage, at) in timeline {
-            reached.entry(*stage).or_default().push(*at as f64);
-        }
+    let mut launches: BTreeMap<Stage, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for (from, to) in timelines.iter().flat_map(steps) {
+        let (reached, step) = launches.entry(to.0).or_default();
+        reached.push(to.1 as f64);
+        step.push(to.1 as f64 - from.1 as f64);
     }
-    let stages = reached
-        .into_iter()
-        .filter(|(stage, _)| *stage != Stage::Exec);
-    stages
-        .filter_map(|(stage, at)| {
-            Some(StageTime {
-                stage,
-                reached: figure(at.iter().copied(), clock)?,
-                min: Sorted::new(at)?.min(),
-            })
+    let stages = launches.into_iter().filter_map(|(stage, (reached, step))| {
+        Some(StageTime {
+            stage,
+            reached: figure(reached.iter().copied(), clock)?,
+            min: Sorted::new(reached)?.min(),
+            step: figure(step.iter().copied(), clock)?,
+            step_interval: if clock.is_exact() {
+                None
+            } else {
+                median_interval(&step)
+            },
         })
-        .collect()
+    });
+    stages.collect()
 }
 
 fn total(timeline: &Timeline) -> f64 {
@@ -219,6 +227,31 @@ mod tests {
             assert_eq!(found.stages[0].reached, expected, "{environment}");
             assert_eq!((found.stages[0].min, found.total), (10.0, expected));
         }
+    }
+
+    /// One launch of five stalls at another stage each time, so no stage is late at the median launch: a difference of the
+    /// medians of two stages would be the length of neither.
+    #[test]
+    fn a_step_is_the_median_of_the_launches_own() {
+        use Stage::{FirstSample, GuestMain, Reaped};
+        let launches = [(10, 0), (30, 0), (50, 0), (10, 500), (30, 500)].map(|(main, stall)| {
+            let sample = main + 4 + stall;
+            [
+                (GuestMain, main),
+                (FirstSample, sample),
+                (Reaped, sample + 2),
+            ]
+        });
+        let launches = launches.each_ref().map(|launch| &launch[..]);
+        let found = &timelines(&[boot(EnvironmentId::KVM, &launches)])[0];
+        let steps: Vec<_> = found.stages.iter().map(|at| at.step).collect();
+        assert_eq!(steps, [30.0, 4.0, 2.0]);
+        assert_eq!(found.stages[1].reached, 54.0, "24 after the median of main");
+        let interval = found.stages[1].step_interval.unwrap();
+        assert_eq!((interval.low, interval.high), (4.0, 504.0));
+        let exact = &timelines(&[boot(EnvironmentId::SIM_KVM, &launches)])[0];
+        assert_eq!(exact.stages[1].step, 204.0);
+        assert_eq!(exact.stages[1].step_interval, None);
     }
 
     #[test]

@@ -131,7 +131,7 @@ fn unequal_spread_of_few_boots_apart_is_no_change() {
             figures.collect()
         };
         let (a, b) = (side(0.001), side(0.05));
-        let one = tested_by(&test, &[input(&a, &b, Design::Independent)]).remove(0);
+        let one = tested_by(&test, &[input(&a, &b, Design::Runs)]).remove(0);
         one.p.is_some_and(|p| p <= 0.01)
     });
     // 10 are expected at most; more than 20 have a probability below 0.2%.
@@ -158,19 +158,19 @@ fn too_few_blocks_have_the_required_number() {
 }
 
 #[test]
-fn runs_apart_are_compared_by_boots() {
+fn values_of_runs_are_compared_by_ranks_or_means() {
     let table = [
         input(
             &[100.0, 101.0, 99.0, 100.5, 99.5],
             &[110.0, 111.0, 109.0, 110.5, 109.5, 110.2],
-            Design::Independent,
+            Design::Runs,
         ),
         input(
             &[100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 100.1, 99.8],
             &[
                 110.0, 111.0, 109.0, 110.5, 109.5, 110.2, 110.1, 109.9, 110.3,
             ],
-            Design::Independent,
+            Design::Runs,
         ),
     ];
     let [few, many] = &tested(&table)[..] else {
@@ -189,7 +189,7 @@ fn runs_apart_are_compared_by_boots() {
 fn exact(a: &[f64], b: &[f64]) -> Result<Assessment, TestError> {
     let input = TestInput {
         clock: Clock::Insn,
-        ..input(a, b, Design::Independent)
+        ..input(a, b, Design::Runs)
     };
     test_table(&[input], &SETTINGS).remove(0)
 }
@@ -295,7 +295,7 @@ proptest! {
     ) {
         let mut one = measured(blocks, 0.02, effect, &mut rng(seed, 0));
         if independent {
-            one.design = Design::Independent;
+            one.design = Design::Runs;
         }
         let turned = TestInput { a: one.b.clone(), b: one.a.clone(), ..one.clone() };
         let mut scaled = one.clone();
@@ -337,6 +337,7 @@ proptest! {
                 Verdict::Changed => prop_assert!(excludes, "{comparison:?}"),
                 Verdict::Equivalent => prop_assert!(within, "{comparison:?}"),
                 Verdict::Unsure => prop_assert!(!excludes, "{comparison:?}"),
+                Verdict::RunsDiffer | Verdict::RunsAgree => panic!("they are of one run"),
             }
             prop_assert!(decisive.low <= comparison.effect && comparison.effect <= decisive.high);
             prop_assert_eq!(comparison.required.is_some(), comparison.verdict == Verdict::Unsure);

@@ -48,6 +48,14 @@ fn slower_build_is_changed_and_identical_build_is_not() {
         json["counts"]["changed"].as_u64().expect("count") > 0,
         "less optimisation costs nothing: {json}"
     );
+    for (sides, status) in [("1/sim 1/sim", 0), ("2/sim 1/sim", 0), ("1/sim 2/sim", 1)] {
+        let sides = sides.replace("2/sim", &format!("2/sim:image={slow}"));
+        let result = compare(&place, &format!("{sides} --fail-on worse"));
+        assert_eq!(result.status, Some(status), "{sides}: {result:?}");
+        let result = compare(&place, &format!("{sides} --fail-on changed"));
+        let changed = i32::from(sides.contains("image"));
+        assert_eq!(result.status, Some(changed), "{sides}: {result:?}");
+    }
 }
 
 #[test]
@@ -76,9 +84,12 @@ fn every_block_measures_both_and_stored_runs_compare_alike() {
     .json();
     let getpid = operation(&few, "getpid");
     assert_eq!(getpid["verdict"], "unsure", "three blocks cannot tell");
-    assert!(getpid["more_boots"].as_u64() >= Some(4), "{getpid}");
+    assert_eq!(getpid["least_boots"], 8, "{getpid}");
+    assert!(getpid["more_boots"].is_null(), "{getpid}");
     let apart = compare(&place, "1 2 --format json").json();
-    assert_eq!(apart["a"], "run 1: host");
+    let a = apart["a"].as_str().expect("text");
+    assert!(a.starts_with("run 1: host (20"), "{a}");
+    assert_eq!(apart["replicate"], "boot");
     assert_eq!(
         operation(&apart, "getpid")["boots"],
         serde_json::json!([8, 3])
@@ -87,12 +98,70 @@ fn every_block_measures_both_and_stored_runs_compare_alike() {
     let store = Connection::open(place.store()).expect("store exists");
     let other = "UPDATE runs SET facts = json_set(facts, '$.cpu', 'Another CPU') WHERE id = 2";
     store.execute(other, []).expect("a run of another host");
-    let apart = compare(&place, "1 2 --format json").json();
-    let remarks = apart["remarks"].to_string();
+    assert_refused(&place, "1 2", "the host's cpu: ", ", Another CPU (run 2).");
+    let other = "UPDATE runs SET request = json_set(request, '$.preset', 'full') WHERE id = 2";
+    store.execute(other, []).expect("a run of another preset");
+    assert_refused(
+        &place,
+        "1 2",
+        "Differs: preset: quick (run 1)",
+        "full (run 2).",
+    );
+}
+
+/// Asserts that runs are compared only anyway, and that both texts then name a difference.
+#[track_caller]
+fn assert_refused(place: &Place, sides: &str, one: &str, other: &str) {
+    let refused = compare(place, sides);
+    assert_eq!((refused.status, refused.stdout.as_str()), (Some(2), ""));
+    let anyway = compare(place, &format!("{sides} --anyway --format json")).json();
+    for text in [&refused.stderr, &anyway["remarks"].to_string()] {
+        assert!(text.contains(one) && text.contains(other), "{text}");
+    }
+}
+
+#[test]
+fn runs_are_the_replicates_of_stored_comparisons() {
+    let place = Place::new();
+    for _ in 0..6 {
+        let words = "run --env host --workload basic/getpid,exits/cpuid --boots 3";
+        let words: Vec<&str> = words.split(' ').collect();
+        let store = place.store();
+        let store = ["--store", store.to_str().expect("text")];
+        let result = place.run(&[&words[..], &store].concat());
+        assert_eq!(result.status, Some(0), "{result:?}");
+    }
+    let two = compare(&place, "1 2 --format json").json();
+    let getpid = operation(&two, "getpid");
+    let of_runs = ["runs-differ", "runs-agree", "unsure"];
+    let verdict = getpid["verdict"].as_str().expect("text");
+    assert!(of_runs.contains(&verdict), "{getpid}");
+    assert_eq!(getpid["noise"]["runs"], 6, "{getpid}");
+    assert!(getpid["more_boots"].is_null(), "{getpid}");
+    let remarks = two["remarks"].to_string();
     assert!(
-        remarks.contains("the host's cpu: ") && remarks.contains(", Another CPU (B)."),
+        remarks.contains("name at least three runs of each"),
         "{remarks}"
     );
+    let six = compare(&place, "1,2,3 4,5,6 --format json").json();
+    assert_eq!(six["replicate"], "run");
+    let getpid = operation(&six, "getpid");
+    assert_eq!(
+        (&getpid["blocks"], &getpid["verdict"]),
+        (&json!(3), &json!("unsure"))
+    );
+    assert_eq!(getpid["least_boots"], 6, "{getpid}");
+    let text = compare(&place, "1,2,3 4,5,6").stdout;
+    assert!(text.contains("unsure: 6 runs at least"), "{text}");
+    assert_fits_80_columns(&text);
+    for sides in ["1,2 2,3", "1,2 1,2", "1,1 2"] {
+        let refused = compare(&place, sides);
+        assert_eq!(refused.status, Some(2), "{sides}");
+        assert!(
+            refused.stderr.contains("a run is named twice"),
+            "{refused:?}"
+        );
+    }
 }
 
 #[test]

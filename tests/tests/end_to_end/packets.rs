@@ -215,8 +215,14 @@ fn rates_without_loss_are_searched() {
     let trials = cells
         .iter()
         .flat_map(|cell| cell["trials"].as_array().expect("list"));
-    let loads = trials.filter(|trial| trial["purpose"] == "search");
-    assert!(loads.count() >= 5, "{json:#}");
+    let of = |purpose: &str| {
+        trials
+            .clone()
+            .filter(|trial| trial["purpose"] == purpose)
+            .count()
+    };
+    assert!(of("search") >= 5, "{json:#}");
+    assert!(of("confirm") >= 12, "{json:#}");
     let bounds = cells
         .iter()
         .flat_map(|cell| cell["searched"].as_array().expect("list"));
@@ -224,6 +230,15 @@ fn rates_without_loss_are_searched() {
         let [lower, upper] = ["lower", "upper"].map(|end| bounds[end].as_f64());
         let is_in_order = lower.zip(upper).is_none_or(|(lower, upper)| lower < upper);
         assert!(is_in_order, "{bounds}");
+        let [kept, further] = ["kept", "further_trials"].map(|key| bounds[key].as_u64());
+        assert!(kept <= further, "{bounds}");
+        if further > Some(0) {
+            let share = kept
+                .zip(further)
+                .map(|(kept, further)| kept as f64 / further as f64);
+            let [low, high] = ["kept_low", "kept_high"].map(|end| bounds[end].as_f64());
+            assert!(low <= share && share <= high, "{bounds}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::pages::after_help;
 use super::{workload_parser, Format, Preset, RunOptions};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use trapline_model::{time, Config, InvalidConfig};
 #[derive(Args, Debug)]
 #[command(after_help = after_help("compare"))]
 pub struct CompareArgs {
-    /// Baseline: ENV[:SETTING=VALUE,...] to measure now, or a stored run
-    /// RUN[/ENV[:SETTING=VALUE,...]]
+    /// Baseline: ENV[:SETTING=VALUE,...] to measure now, or stored runs
+    /// RUN[,RUN...][/ENV[:SETTING=VALUE,...]]
     #[arg(value_name = "A", value_parser = Side::from_str)]
     pub a: Side,
     /// Candidate, same syntax
@@ -49,6 +49,12 @@ pub struct CompareArgs {
     /// Seed for order and resampling [default: random, recorded; of stored runs that of B]
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub seed: Option<u64>,
+    /// Compare stored runs of other hosts or presets, too; each difference is named
+    #[arg(long)]
+    pub anyway: bool,
+    /// Exit with status 1 if an operation changed, or changed for the worse
+    #[arg(long, value_name = "WHAT")]
+    pub fail_on: Option<FailOn>,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -60,6 +66,15 @@ pub struct CompareArgs {
     pub profiles: Vec<PathBuf>,
     #[command(flatten)]
     pub run_options: RunOptions,
+}
+
+/// A change that is a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// Any change
+    Changed,
+    /// More time, or a lower rate
+    Worse,
 }
 
 /// Default number of blocks: two more than the bootstrap needs.
@@ -95,10 +110,10 @@ impl CompareArgs {
 pub enum Side {
     /// Measured now.
     New(Config),
-    /// A stored run: one of its configs, or all that both runs have.
+    /// Stored runs that repeat each other: one of their configs, or all that both sides have.
     Stored {
-        /// Number of the run.
-        run: u32,
+        /// Numbers of the runs, at least one.
+        runs: Vec<u32>,
         /// The config.
         config: Option<Config>,
     },
@@ -108,14 +123,15 @@ impl FromStr for Side {
     type Err = InvalidConfig;
 
     fn from_str(text: &str) -> Result<Self, InvalidConfig> {
-        let (number, rest) = match text.split_once('/') {
-            Some((number, rest)) => (number, Some(rest)),
+        let (numbers, rest) = match text.split_once('/') {
+            Some((numbers, rest)) => (numbers, Some(rest)),
             None => (text, None),
         };
         // No name of an environment starts with a component that is a number.
-        match number.parse() {
-            Ok(run) => Ok(Self::Stored {
-                run,
+        let runs: Result<Vec<u32>, _> = numbers.split(',').map(str::parse).collect();
+        match runs {
+            Ok(runs) => Ok(Self::Stored {
+                runs,
                 config: rest.map(stored).transpose()?,
             }),
             Err(_) => Ok(Self::New(text.parse()?)),
@@ -159,7 +175,7 @@ mod tests {
         let args = parsed(&["kvm:memory=1G", "12/sim/kvm", "--margin", "5%"]);
         assert_eq!(args.a, Side::New("kvm:memory=1024M".parse().unwrap()));
         let stored = Side::Stored {
-            run: 12,
+            runs: vec![12],
             config: Some("sim/kvm".parse().unwrap()),
         };
         assert_eq!(args.b, stored);
@@ -171,11 +187,12 @@ mod tests {
         });
         let expected = ["net/switch", "host:jobs=2,place=same"];
         assert_eq!(names, expected.map(|name| Some(name.to_owned())));
-        let whole = Side::Stored {
-            run: 3,
+        let whole = |runs: &[u32]| Side::Stored {
+            runs: runs.to_vec(),
             config: None,
         };
-        assert_eq!(parsed(&["3", "4"]).a, whole);
+        let args = parsed(&["3", "4,7"]);
+        assert_eq!((args.a, args.b), (whole(&[3]), whole(&[4, 7])));
     }
 
     #[test]

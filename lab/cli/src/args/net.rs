@@ -35,8 +35,8 @@ pub struct NetArgs {
     /// Ports that send
     #[arg(long, value_name = "D,D", value_delimiter = ',', default_value = Direction::One.name(), value_parser = value_parser::<Direction>(DIRECTIONS), hide_short_help = true)]
     pub direction: Vec<Direction>,
-    /// Frames a second that each port sends, or 'search' for the rates without loss and with 0.5% [default: as
-    /// many as arrive, and half as many for the latency]
+    /// Frames a second that each port sends, or 'search' for those of which half of the trials lose nothing, and
+    /// 0.5% [default: as many as arrive, and half as many for the latency]
     #[arg(long, value_name = "N|search")]
     pub load: Option<Load>,
     /// Duration of a trial, in milliseconds
@@ -84,7 +84,7 @@ const DIRECTIONS: &[&str] = &[
 pub enum Load {
     /// Frames a second.
     Rate(u32),
-    /// The rates without loss, and with 0.5%.
+    /// The rates of which half of the trials lose nothing, and 0.5%.
     Search,
 }
 
@@ -109,7 +109,12 @@ impl NetArgs {
     pub fn request(&self) -> Result<Request, Failure> {
         let purposes = match self.load {
             Some(Load::Rate(rate)) => vec![Purpose::Given(rate)],
-            Some(Load::Search) => vec![Purpose::Maximum, Purpose::HalfLoad, Purpose::Search],
+            Some(Load::Search) => vec![
+                Purpose::Maximum,
+                Purpose::HalfLoad,
+                Purpose::Search,
+                Purpose::Confirm,
+            ],
             None => vec![Purpose::Maximum, Purpose::HalfLoad],
         };
         let long = packets::operations(&self.size, &self.direction, &purposes).into_iter();

@@ -114,6 +114,9 @@ pub struct RunOptions {
     /// Time limit for one boot [default: a multiple of its usual time]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400), hide_short_help = true)]
     pub timeout: Option<u64>,
+    /// Lost boots of an operation that are no failure
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    pub allow_lost: Option<usize>,
     /// Fact to store with the run, for 'trapline history'; may be repeated
     #[arg(long = "fact", value_name = "NAME=VALUE", value_parser = fact, hide_short_help = true)]
     pub facts: Vec<(String, String)>,

@@ -8,16 +8,17 @@ mod stored;
 
 pub use since::since;
 
-use crate::args::{selected, CompareArgs, Side};
+use crate::args::{selected, CompareArgs, FailOn, Side};
 use crate::outcome;
 use crate::session::{open_store, Session};
 use std::time::Instant;
 use trapline_model::{Config, Observation, Request};
 use trapline_report::compare::CompareReport;
+use trapline_report::Report;
 use trapline_runner::comparison::MeasuredComparison;
 use trapline_runner::{check_concurrent, random_seed, BootOptions, Failure, Inventory, Status};
 use trapline_stats::compare::boots_of;
-use trapline_stats::verdict::Settings;
+use trapline_stats::verdict::{Design, Settings};
 
 /// Compares two sides, measuring them if they are not stored, and prints the verdicts.
 ///
@@ -28,8 +29,8 @@ pub fn compare(args: &CompareArgs) -> Result<Status, Failure> {
     let page = page::requested(args)?;
     let compared = match (&args.a, &args.b) {
         (Side::New(a), Side::New(b)) => measure(args, a, b)?,
-        (Side::Stored { run: a, .. }, Side::Stored { run: b, .. }) => {
-            stored::compare(args, *a, *b)?
+        (Side::Stored { runs: a, .. }, Side::Stored { runs: b, .. }) => {
+            stored::compare(args, [a, b])?
         }
         _ => {
             return Err(Failure::usage(
@@ -43,7 +44,17 @@ pub fn compare(args: &CompareArgs) -> Result<Status, Failure> {
     if let Some(page) = page {
         page.write(&compared)?;
     }
-    Ok(compared.status)
+    let counts = compared.versus.counts();
+    let fails = match args.fail_on {
+        None => false,
+        Some(FailOn::Changed) => counts.better + counts.worse > 0,
+        Some(FailOn::Worse) => counts.worse > 0,
+    };
+    Ok(if fails && compared.status == Status::Done {
+        Status::Failed
+    } else {
+        compared.status
+    })
 }
 
 /// A comparison, and the status of the command.
@@ -99,7 +110,8 @@ fn measure(args: &CompareArgs, a: &Config, b: &Config) -> Result<Compared, Failu
         settings,
     };
     let (run, matches) = comparison.measure(&mut store, &session.context(), &options)?;
-    let mut remarks = remarks::remarks(&matches, is_aa.then_some(a), &settings);
+    let design = Design::Blocked;
+    let mut remarks = remarks::remarks(&matches, is_aa.then_some(a), &settings, design);
     let [of_a, of_b] = [a, b].map(|config| boots_of(&run.observations, config));
     remarks.extend(remarks::differing_facts(&of_a, &of_b));
     if options.is_expired() {
@@ -109,13 +121,17 @@ fn measure(args: &CompareArgs, a: &Config, b: &Config) -> Result<Compared, Failu
             blocks.count()
         ));
     }
-    let status = outcome::status(&outcome::report_of_all(&run).summary);
+    let status = outcome::status(&Report {
+        allowed_losses: args.run_options.allow_lost.unwrap_or_default(),
+        ..outcome::report_of_all(&run)
+    });
     let versus = CompareReport {
         version: run.info.version,
         facts: run.info.facts,
         a: a.to_string(),
         b: b.to_string(),
         settings,
+        design,
         remarks,
         matches,
     };

@@ -2,22 +2,32 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_gate::facts;
-use trapline_model::{Config, Observation};
-use trapline_report::{aa_control, compare};
+use trapline_model::{Config, Observation, Operation};
+use trapline_report::{aa_control, compare, figures};
+use trapline_runner::series_settings::comparable;
 use trapline_runner::PARTS;
 use trapline_runner::RANDOM_FACTS;
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::compare::Row;
-use trapline_stats::verdict::{Assessment, Settings, Tail, Verdict};
+use trapline_stats::verdict::{Assessment, Design, Settings, Tail, Verdict};
+use trapline_stats::{Cell, Figure, Flag};
+use trapline_store::RunInfo;
 
 /// Returns the remarks on a comparison. `aa_control` is the config if both sides are the same.
-pub fn remarks(matches: &[Row], aa_control: Option<&Config>, settings: &Settings) -> Vec<String> {
+pub fn remarks(
+    matches: &[Row],
+    aa_control: Option<&Config>,
+    settings: &Settings,
+    design: Design,
+) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(config) = aa_control {
         remarks.push("Both are the same: every change is a false alarm.".to_owned());
         let chance = AaTest::from_rows(config.clone(), matches, settings);
         remarks.extend(chance.iter().flat_map(aa_control::sentences));
     }
+    remarks.extend(lost_boots(matches));
+    remarks.extend(host_noise(matches));
     remarks.extend(tails(matches));
     remarks.extend(unseen_tail(matches));
     if aa_control.is_none() && matches.iter().any(has_changed) {
@@ -26,12 +36,84 @@ pub fn remarks(matches: &[Row], aa_control: Option<&Config>, settings: &Settings
     let verdicts = matches.iter().filter_map(|one| one.outcome.as_ref().ok());
     let more = |compared: &Assessment| Some((compare::more_boots(compared)?, compared.blocks));
     if let Some((more, blocks)) = verdicts.filter_map(more).max() {
-        let boots = blocks + more;
-        remarks.push(format!(
-            "--boots {boots} would probably settle what is unsure and can be settled."
-        ));
+        let all = blocks + more;
+        remarks.push(match design {
+            Design::Runs => format!(
+                "{all} runs of either side would probably settle what is unsure and has a number."
+            ),
+            _ => format!("--boots {all} would probably settle what is unsure and has a number."),
+        });
+    }
+    if design == Design::Boots && matches.iter().any(|one| !one.clock().is_exact()) {
+        remarks.push(FEW_RUNS.to_owned());
+        if !matches.iter().any(|one| one.noise.is_some()) {
+            remarks.push(UNKNOWN_NOISE.to_owned());
+        } else {
+            remarks.push(NOISE.to_owned());
+        }
     }
     remarks
+}
+
+/// What few runs do not say.
+const FEW_RUNS: &str = "Boots of one run share what differs from run to run, so two runs do not tell whether the \
+     configurations differ: measure both now, or name at least three runs of each, as in 'trapline compare 1,2,3 4,5,6'.";
+
+/// The noise between runs is a column.
+const NOISE: &str =
+    "Noise: the standard deviation of A's figure between the stored runs that repeat it.";
+
+/// The noise between runs is unknown.
+const UNKNOWN_NOISE: &str =
+    "The noise between runs is unknown: fewer than three stored runs repeat A.";
+
+/// Lost boots of both sides, and all boots.
+type Lost = [(usize, usize); 2];
+
+/// Returns how many boots of each side gave no figure of an operation, with the interval of their share.
+fn lost_boots(matches: &[Row]) -> Vec<String> {
+    let mut losses: Vec<(Lost, Vec<Operation>)> = Vec::new();
+    for row in matches {
+        let of = [&row.a, &row.b].map(|cell| cell.value.figure().map_or((0, 0), Figure::lost));
+        if of.iter().all(|(lost, _)| *lost == 0) {
+            continue;
+        }
+        match losses.iter_mut().find(|(known, _)| *known == of) {
+            Some((_, operations)) => operations.push(row.op),
+            None => losses.push((of, vec![row.op])),
+        }
+    }
+    let sentence = |([a, b], operations): (Lost, Vec<Operation>)| {
+        format!(
+            "Lost boots: A {}, B {} ({}).",
+            figures::lost(a),
+            figures::lost(b),
+            Operation::describe(operations).replace(',', ", ")
+        )
+    };
+    losses.into_iter().map(sentence).collect()
+}
+
+/// Returns the sides of which boots had other load on the host.
+fn host_noise(matches: &[Row]) -> Option<String> {
+    let of_side = |cell: fn(&Row) -> &Cell| {
+        let flags = matches.iter().filter_map(|row| cell(row).value.figure());
+        let boots =
+            flags.flat_map(|figure| figure.flags.iter().map(move |flag| (flag, figure.boots)));
+        let boots = boots.filter_map(|(flag, all)| match flag {
+            Flag::HostNoise { boots, .. } => Some((*boots, all)),
+            _ => None,
+        });
+        boots.max()
+    };
+    let sides = [("A", of_side(|row| &row.a)), ("B", of_side(|row| &row.b))];
+    let noisy = sides.iter().filter_map(|(name, boots)| {
+        let (boots, all) = (*boots)?;
+        Some(format!("in {boots} of {all} boots of {name}"))
+    });
+    let noisy: Vec<String> = noisy.collect();
+    let is_noisy = !noisy.is_empty();
+    is_noisy.then(|| format!("The host was not at rest {}.", noisy.join(" and ")))
 }
 
 /// Most characters of a fact in a remark.
@@ -75,24 +157,47 @@ fn has_further_parts(fact: &str, a: &str, b: &str) -> bool {
 /// Facts of a run, by name.
 type Facts = BTreeMap<String, String>;
 
-/// Returns what differs between the hosts of two runs, which figures on the wall clock depend on.
-pub fn differing_hosts(a: &Facts, b: &Facts) -> Vec<String> {
-    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+/// Returns what differs between the conditions of two runs, which figures on the wall clock depend on: facts of their
+/// hosts, the preset, and settings of workloads that both measured.
+pub fn differing_conditions(a: &RunInfo, b: &RunInfo) -> Vec<String> {
+    let (of_a, of_b) = (conditions(a), conditions(b));
+    let names: BTreeSet<&String> = of_a.keys().chain(of_b.keys()).collect();
     let value = |fact: Option<&String>| fact.map_or("unknown".to_owned(), |it| shortened(it));
-    let mut remarks = Vec::new();
-    for name in names {
-        let (old, new) = (a.get(name), b.get(name));
-        let is_of_host = name != PARTS && !RANDOM_FACTS.contains(&name.as_str());
-        if is_of_host && old != new {
+    let differing = names.into_iter().filter_map(|name| {
+        let (old, new) = (of_a.get(name), of_b.get(name));
+        let is_of_both = old.is_some() && new.is_some() || !name.starts_with(WORKLOAD);
+        (old != new && is_of_both).then(|| {
             let (old, new) = (value(old), value(new));
-            remarks.push(format!("Differs: the host's {name}: {old} (A), {new} (B)."));
-        }
-    }
-    if !remarks.is_empty() {
-        let caution = "A change may be one of the host, not of what was compared.";
-        remarks.push(caution.to_owned());
-    }
-    remarks
+            format!(
+                "Differs: {name}: {old} (run {}), {new} (run {}).",
+                a.id, b.id
+            )
+        })
+    });
+    differing.collect()
+}
+
+/// Beginning of the names of conditions that only one workload depends on.
+const WORKLOAD: &str = "workload";
+
+fn conditions(run: &RunInfo) -> Facts {
+    let is_of_host = |name: &str| name != PARTS && !RANDOM_FACTS.contains(&name);
+    let host = run.facts.iter().filter(|(name, _)| is_of_host(name));
+    let host = host.map(|(name, value)| (format!("the host's {name}"), value.clone()));
+    let preset = run
+        .request
+        .preset
+        .as_ref()
+        .map(|it| ("preset".to_owned(), it.to_string()));
+    let settings = comparable(&run.request);
+    let workloads = [
+        ("irq", settings.irq),
+        ("block", settings.block),
+        ("net", settings.packets),
+    ];
+    let workloads = workloads.into_iter().filter(|(_, text)| !text.is_empty());
+    let workloads = workloads.map(|(name, text)| (format!("{WORKLOAD} {name}"), text));
+    host.chain(preset).chain(workloads).collect()
 }
 
 fn shortened(fact: &str) -> String {

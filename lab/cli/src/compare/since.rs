@@ -1,5 +1,6 @@
 //! The change of a run since the latest earlier one of the same configuration.
 
+use super::remarks::differing_conditions;
 use super::stored::{common, match_runs};
 use crate::args::StoreOptions;
 use crate::outcome::store_words;
@@ -15,7 +16,7 @@ use trapline_store::{Run, RunInfo, Store};
 const MOST_NAMED: usize = 3;
 
 /// Returns what changed since the latest earlier run of the same configuration: on an exact clock every other digit, on the
-/// wall clock what the tests of `trapline compare` say. `None` if there is no such run, or nothing is certain.
+/// wall clock in what the boots of both runs differ. `None` if there is no such run, or nothing is certain.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -28,39 +29,55 @@ pub fn since(
     let Some(earlier) = latest_of_same(&runs, &run.info) else {
         return Ok(None);
     };
-    let before = store.load(earlier.id)?;
+    let before = [store.load(earlier.id)?];
     let settings = Settings {
         seed: run.info.seed,
         ..Settings::default()
     };
-    let pairs = common(&before, run);
-    let (rows, remarks) = match_runs(&before, run, &pairs, Design::Independent, &settings);
-    let Some(sentence) = sentence(&rows, earlier) else {
+    let after = std::slice::from_ref(run);
+    let pairs = common(before.iter().chain(after));
+    let (rows, mut remarks) = match_runs([&before, after], &pairs, (Design::Boots, &[]), &settings);
+    let [exact, wall] = [true, false].map(|is_exact| {
+        let rows = rows.iter().filter(|row| row.clock().is_exact() == is_exact);
+        sentence(&rows.collect::<Vec<_>>(), earlier, is_exact)
+    });
+    if wall.is_some() {
+        remarks.extend(differing_conditions(&before[0].info, &run.info));
+    }
+    let sentences: Vec<Change> = exact.into_iter().chain(wall).collect();
+    if sentences.is_empty() {
         return Ok(None);
-    };
-    let command = format!(
-        "trapline compare {} {}{}",
-        earlier.id,
-        run.info.id,
-        store_words(options)
-    );
-    Ok(Some(match sentence {
-        Change::None(text) => text,
-        Change::Some(text) => {
-            let remark = remarks.first().map(|it| format!("\n{it}"));
-            let text = text + &remark.unwrap_or_default();
-            // A command is not wrapped, so that it can be pasted.
-            let text = textwrap::fill(&text, terminal::width());
-            format!("{text}\nDetails: {command}")
-        }
-    }))
+    }
+    let has_changed = sentences.iter().any(|one| one.is_change);
+    let mut lines: Vec<String> = sentences.into_iter().map(|one| one.text).collect();
+    if has_changed {
+        lines.extend(remarks.into_iter().next());
+        // A command is not wrapped, so that it can be pasted.
+        let mut lines: Vec<String> = lines
+            .iter()
+            .map(|line| textwrap::fill(line, terminal::width()))
+            .collect();
+        let anyway = if differing_conditions(&before[0].info, &run.info).is_empty() {
+            ""
+        } else {
+            " --anyway"
+        };
+        lines.push(format!(
+            "Details: trapline compare {} {}{anyway}{}",
+            earlier.id,
+            run.info.id,
+            store_words(options)
+        ));
+        return Ok(Some(lines.join("\n")));
+    }
+    Ok(Some(lines.join("\n")))
 }
 
 /// A sentence about a change, or that there is none.
 #[derive(Debug, PartialEq)]
-enum Change {
-    None(String),
-    Some(String),
+struct Change {
+    is_change: bool,
+    text: String,
 }
 
 fn latest_of_same<'a>(runs: &'a [RunInfo], run: &'a RunInfo) -> Option<&'a RunInfo> {
@@ -72,7 +89,7 @@ fn is_changed(row: &Row, assessment: &Assessment) -> bool {
     if row.clock().is_exact() {
         assessment.effect != 1.0
     } else {
-        assessment.verdict == Verdict::Changed
+        assessment.verdict == Verdict::RunsDiffer
     }
 }
 
@@ -86,24 +103,28 @@ fn change(effect: f64) -> String {
     format!("{percent:+.decimals$}%")
 }
 
-fn sentence(rows: &[Row], earlier: &RunInfo) -> Option<Change> {
+/// Returns the sentence about the figures of exact clocks, or of the wall clock.
+fn sentence(rows: &[&Row], earlier: &RunInfo, is_exact: bool) -> Option<Change> {
     let certain = rows.iter().filter_map(|row| {
         let assessment = row.outcome.as_ref().ok()?;
-        (assessment.verdict != Verdict::Unsure).then_some((row, assessment))
+        (assessment.verdict != Verdict::Unsure).then_some((*row, assessment))
     });
     let certain: Vec<_> = certain.collect();
     let changed = certain.iter().filter(|(row, it)| is_changed(row, it));
     let changed: Vec<_> = changed.collect();
-    let since = format!(
-        "since run {}, {}",
-        earlier.id,
-        show::date(earlier.started_at)
-    );
-    match (certain.len(), changed.len()) {
-        (0, _) => None,
-        (1, 0) => Some(Change::None(format!("Unchanged {since}: 1 figure"))),
-        (all, 0) => Some(Change::None(format!("Unchanged {since}: {all} figures"))),
-        (all, count) => {
+    let run = format!("run {}, {}", earlier.id, show::date(earlier.started_at));
+    let figures = |count: usize| match (count, is_exact) {
+        (1, true) => "1 figure".to_owned(),
+        (1, false) => "1 figure on the wall clock".to_owned(),
+        (all, true) => format!("{all} figures"),
+        (all, false) => format!("{all} figures on the wall clock"),
+    };
+    let all = figures(certain.len());
+    let text = match (certain.len(), changed.len()) {
+        (0, _) => return None,
+        (_, 0) if is_exact => format!("Unchanged since {run}: {all}"),
+        (_, 0) => format!("Agrees with {run}: {all}"),
+        (_, count) => {
             let named = changed.iter().take(MOST_NAMED).map(|(row, it)| {
                 let (config, op) = (&row.b.config, row.op.path());
                 format!("{config} {op} {}", change(it.effect))
@@ -112,12 +133,18 @@ fn sentence(rows: &[Row], earlier: &RunInfo) -> Option<Change> {
             if count > MOST_NAMED {
                 named.push(format!("{} more", count - MOST_NAMED));
             }
-            let named = named.join(", ");
-            Some(Change::Some(format!(
-                "Changed {since}: {count} of {all} figures: {named}"
-            )))
+            let words = if is_exact {
+                "Changed since"
+            } else {
+                "Differs from"
+            };
+            format!("{words} {run}: {count} of {all}: {}", named.join(", "))
         }
-    }
+    };
+    Some(Change {
+        is_change: !changed.is_empty(),
+        text,
+    })
 }
 
 #[cfg(test)]
@@ -125,8 +152,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use trapline_abi::Op;
-    use trapline_model::EnvironmentId;
-    use trapline_model::RecordedRequest;
+    use trapline_model::{Clock, EnvironmentId, RecordedRequest};
     use trapline_stats::{Cell, Value};
     use trapline_store::RunId;
 
@@ -181,37 +207,53 @@ mod tests {
             a: cell.clone(),
             b: cell,
             outcome: Ok(assessment),
+            noise: None,
         }
     }
 
     #[test]
     fn only_certain_figures_are_counted() {
-        let sentence = |rows: &[Row]| sentence(rows, &run(7, None, 4));
+        let sentence = |rows: &[Row], is_exact| {
+            let rows: Vec<&Row> = rows.iter().collect();
+            sentence(&rows, &run(7, None, 4), is_exact)
+        };
+        let text =
+            |rows: &[Row], is_exact| sentence(rows, is_exact).map(|it| (it.is_change, it.text));
         let equal = row(Op::Cpuid, 1.0, Verdict::Equivalent);
         let unsure = row(Op::PortIn, 1.1, Verdict::Unsure);
         let changed = row(Op::PortOut, 1.25, Verdict::Changed);
-        assert_eq!(sentence(&[]), None);
-        assert_eq!(sentence(std::slice::from_ref(&unsure)), None);
-        let same = Change::None("Unchanged since run 7, 2000-02-29T00:00:00Z: 1 figure".to_owned());
-        assert_eq!(sentence(&[unsure.clone(), equal.clone()]), Some(same));
+        assert_eq!(text(&[], true), None);
+        assert_eq!(text(std::slice::from_ref(&unsure), true), None);
+        let same = "Unchanged since run 7, 2000-02-29T00:00:00Z: 1 figure";
+        let rows = [unsure.clone(), equal.clone()];
+        assert_eq!(text(&rows, true), Some((false, same.to_owned())));
         let some = "Changed since run 7, 2000-02-29T00:00:00Z: 1 of 2 figures: sim/kvm exits/port-out 1.25×";
-        let some = Change::Some(some.to_owned());
-        assert_eq!(sentence(&[unsure, equal, changed.clone()]), Some(some));
+        let rows = [unsure.clone(), equal, changed.clone()];
+        assert_eq!(text(&rows, true), Some((true, some.to_owned())));
         for (effect, expected) in [
             (1.0028, "+0.28%"),
             (0.999_961, "-0.0039%"),
             (1.061, "+6.1%"),
         ] {
             let digits = row(Op::PortOut, effect, Verdict::Equivalent);
-            let Some(Change::Some(text)) = sentence(&[digits]) else {
-                panic!("{effect} is a change on an exact clock");
-            };
-            assert!(text.ends_with(expected), "{text}");
+            let (is_change, text) = text(&[digits], true).unwrap();
+            assert!(is_change && text.ends_with(expected), "{text}");
         }
         let many = [&changed; 5].map(Clone::clone);
-        let Some(Change::Some(many)) = sentence(&many) else {
-            panic!("five figures changed");
-        };
+        let (_, many) = text(&many, true).unwrap();
         assert!(many.ends_with(", 2 more"), "{many}");
+        let host = |verdict| {
+            let mut row = row(Op::Getpid, 1.061, verdict);
+            for cell in [&mut row.a, &mut row.b] {
+                (cell.config, cell.clock) = (EnvironmentId::HOST.into(), Clock::Wall);
+            }
+            [row, unsure.clone()]
+        };
+        let differs = "Differs from run 7, 2000-02-29T00:00:00Z: 1 of 1 figure on the wall clock: host basic/getpid +6.1%";
+        let found = text(&host(Verdict::RunsDiffer), false);
+        assert_eq!(found, Some((true, differs.to_owned())));
+        let agrees = "Agrees with run 7, 2000-02-29T00:00:00Z: 1 figure on the wall clock";
+        let found = text(&host(Verdict::RunsAgree), false);
+        assert_eq!(found, Some((false, agrees.to_owned())));
     }
 }

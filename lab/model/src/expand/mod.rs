@@ -278,7 +278,7 @@ fn boot(
             replicate,
             block,
             purpose,
-            long: long(request, config, replicate),
+            long: request.long_in(config),
             ..start(request, config, OpSet::EMPTY)
         };
     }
@@ -298,14 +298,6 @@ fn boot(
         further: further.iter().copied().map(of).collect(),
         ..of(*first)
     }
-}
-
-/// Returns the builds or packets of a boot. A search repeats its trials by itself, so that only the first boot has one.
-fn long(request: &Request, config: &Config, replicate: u32) -> Vec<Operation> {
-    let mut all = request.long_in(config);
-    let is_search = |it: &Operation| matches!(it, Operation::Packets(it) if it.purpose == packets::Purpose::Search);
-    all.retain(|operation| replicate == 0 || !is_search(operation));
-    all
 }
 
 /// Returns the operations of each start of a boot that measures `wanted`.

@@ -120,7 +120,8 @@ pub fn operations(
     let mut all = Vec::new();
     for &direction in directions {
         let is_possible = |it: &&Purpose| {
-            direction != Direction::Half || !matches!(it, Purpose::HalfLoad | Purpose::Search)
+            let receives = matches!(it, Purpose::HalfLoad | Purpose::Search | Purpose::Confirm);
+            direction != Direction::Half || !receives
         };
         for &size in sizes {
             let purposes = purposes.iter().filter(is_possible);

@@ -26,8 +26,10 @@ pub enum Purpose {
     HalfLoad,
     /// The rate at this load of each sender, in frames a second, with its loss and latency.
     Given(u32),
-    /// The largest loads with little loss, by trials with many loads. It has no figure of its own.
+    /// The loads of which half of the trials lose little, by trials with many loads. It has no figure of its own.
     Search,
+    /// How many of further trials with these loads lose little. It has no figure of its own.
+    Confirm,
 }
 
 impl Purpose {
@@ -38,17 +40,19 @@ impl Purpose {
             Self::HalfLoad => "latency",
             Self::Given(_) => "rate-at-load",
             Self::Search => "search",
+            Self::Confirm => "confirm",
         }
     }
 }
 
 impl PacketOperation {
     /// Names of the operations, without parameters.
-    pub const NAMES: [&str; 4] = [
+    pub const NAMES: [&str; 5] = [
         Purpose::Maximum.name(),
         Purpose::HalfLoad.name(),
         Purpose::Given(0).name(),
         Purpose::Search.name(),
+        Purpose::Confirm.name(),
     ];
 
     /// Returns the operation with this name, as it is formatted.
@@ -69,6 +73,7 @@ impl PacketOperation {
             ("latency", None) => Purpose::HalfLoad,
             ("rate-at-load", Some(load)) => Purpose::Given(load),
             ("search", None) => Purpose::Search,
+            ("confirm", None) => Purpose::Confirm,
             _ => return None,
         };
         Some(Self {
@@ -98,7 +103,10 @@ impl PacketOperation {
             Purpose::Given(load) => {
                 format!("frames a second that arrive of {load} offered: {frames}")
             }
-            Purpose::Search => format!("largest loads without loss, and with 0.5%: {frames}"),
+            Purpose::Search => {
+                format!("loads of which half of the trials lose nothing, and 0.5%: {frames}")
+            }
+            Purpose::Confirm => format!("further trials with the loads of a search: {frames}"),
         }
     }
 
@@ -106,13 +114,15 @@ impl PacketOperation {
     pub const fn measure(self) -> Measure {
         match self.purpose {
             Purpose::HalfLoad => Measure::Lateness,
-            Purpose::Maximum | Purpose::Given(_) | Purpose::Search => Measure::Bytes(1),
+            Purpose::Maximum | Purpose::Given(_) | Purpose::Search | Purpose::Confirm => {
+                Measure::Bytes(1)
+            }
         }
     }
 
-    /// Returns whether it has a figure. A search has none of its own.
+    /// Returns whether it has a figure. A search and its confirmation have none of their own.
     pub const fn has_figure(self) -> bool {
-        !matches!(self.purpose, Purpose::Search)
+        !matches!(self.purpose, Purpose::Search | Purpose::Confirm)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The columns of a comparison.
 
-use super::more_boots;
+use super::{least_boots, more_boots};
 use crate::columns::{Column, Get, Role};
 use trapline_stats::compare::Row;
 use trapline_stats::verdict::Assessment;
@@ -114,6 +114,21 @@ pub const COLUMNS: &[Column<Row>] = &[
         "decisive_high",
         Role::Optional,
         Get::Number(|row| Some(assessed(row)?.decisive?.high)),
+    ),
+    column(
+        "least_boots",
+        Role::Optional,
+        Get::Count(|row| least_boots(assessed(row)?)),
+    ),
+    column(
+        "noise",
+        Role::Optional,
+        Get::Number(|row| Some(row.noise?.deviation)),
+    ),
+    column(
+        "noise_runs",
+        Role::Optional,
+        Get::Count(|row| Some(row.noise?.runs)),
     ),
 ];
 

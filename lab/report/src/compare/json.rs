@@ -1,12 +1,12 @@
 //! The JSON object of a comparison. `docs/json-commands.md` describes it.
 
-use super::{more_boots, CompareReport, Direction};
+use super::{least_boots, more_boots, CompareReport, Direction};
 use crate::cell_columns::JsonCell;
 use crate::document::json::Object;
 use serde::Serialize;
-use trapline_stats::compare::Row;
+use trapline_stats::compare::{Row, RunNoise};
 use trapline_stats::order::Interval;
-use trapline_stats::verdict::{Assessment, Tail, Verdict};
+use trapline_stats::verdict::{Assessment, Design, Tail, Verdict};
 
 /// Returns the object of a comparison.
 pub fn object(compare: &CompareReport) -> Object {
@@ -19,11 +19,19 @@ pub fn object(compare: &CompareReport) -> Object {
     object.push("margin", compare.settings.margin);
     object.push("alpha", compare.settings.alpha);
     object.push("seed", compare.seed());
+    let replicate = match compare.design {
+        Design::Blocked => "block",
+        Design::Boots => "boot",
+        Design::Runs => "run",
+    };
+    object.push("replicate", replicate);
     let counts = Counts {
         changed: counts.better + counts.worse,
         better: counts.better,
         worse: counts.worse,
         equivalent: counts.equivalent,
+        runs_differ: counts.runs_differ,
+        runs_agree: counts.runs_agree,
         unsure: counts.unsure,
         undecided: counts.undecided,
     };
@@ -41,6 +49,8 @@ struct Counts {
     better: usize,
     worse: usize,
     equivalent: usize,
+    runs_differ: usize,
+    runs_agree: usize,
     unsure: usize,
     undecided: usize,
 }
@@ -68,6 +78,8 @@ struct JsonMatch {
     spread: Option<f64>,
     tail: Option<JsonTail>,
     more_boots: Option<usize>,
+    least_boots: Option<usize>,
+    noise: Option<JsonNoise>,
     /// Why there is no verdict.
     reason: Option<String>,
     #[serde(rename = "contenders")]
@@ -90,6 +102,22 @@ impl From<Interval> for JsonInterval {
             level: interval.level,
             low: interval.low,
             high: interval.high,
+        }
+    }
+}
+
+/// Standard deviation between runs of the baseline's request, as a share.
+#[derive(Serialize)]
+struct JsonNoise {
+    runs: usize,
+    deviation: f64,
+}
+
+impl From<RunNoise> for JsonNoise {
+    fn from(noise: RunNoise) -> Self {
+        Self {
+            runs: noise.runs,
+            deviation: noise.deviation,
         }
     }
 }
@@ -139,6 +167,8 @@ impl From<&Row> for JsonMatch {
                 .and_then(|comparison| comparison.tail)
                 .map(JsonTail::from),
             more_boots: comparison.and_then(more_boots),
+            least_boots: comparison.and_then(least_boots),
+            noise: one.noise.map(JsonNoise::from),
             reason: one.outcome.as_ref().err().map(ToString::to_string),
             configs: [&one.a, &one.b].map(|cell| cell.config.to_string()),
             a: (&one.a).into(),
@@ -148,10 +178,9 @@ impl From<&Row> for JsonMatch {
 }
 
 fn direction(one: &Row, comparison: &Assessment) -> Option<&'static str> {
-    (comparison.verdict == Verdict::Changed).then(|| {
-        match Direction::of(one.op, comparison.effect) {
-            Direction::Better => "better",
-            Direction::Worse => "worse",
-        }
+    let has_direction = matches!(comparison.verdict, Verdict::Changed | Verdict::RunsDiffer);
+    has_direction.then(|| match Direction::of(one.op, comparison.effect) {
+        Direction::Better => "better",
+        Direction::Worse => "worse",
     })
 }

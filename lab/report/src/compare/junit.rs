@@ -76,8 +76,10 @@ fn outcome(one: &Row) -> Outcome {
             (Verdict::Changed, Direction::Worse) => {
                 Outcome::Failed(remark("changed", words(one, comparison)))
             }
-            (Verdict::Unsure, _) => Outcome::Skipped(remark("unsure", words(one, comparison))),
-            (Verdict::Changed | Verdict::Equivalent, _) => Outcome::Passed,
+            (verdict @ (Verdict::Unsure | Verdict::RunsDiffer), _) => {
+                Outcome::Skipped(remark(verdict.name(), words(one, comparison)))
+            }
+            (Verdict::Changed | Verdict::Equivalent | Verdict::RunsAgree, _) => Outcome::Passed,
         },
     }
 }

@@ -8,12 +8,12 @@ mod table;
 use crate::bencher::metric;
 use crate::columns::Records;
 use crate::document::Document;
-use crate::printable;
+use crate::{figures, printable};
 use std::collections::BTreeMap;
 use trapline_abi::Unit;
 use trapline_model::Operation;
 use trapline_stats::compare::Row;
-use trapline_stats::verdict::{Assessment, Method, RequiredBoots, Settings, Verdict};
+use trapline_stats::verdict::{Assessment, Design, Method, RequiredBoots, Settings, Verdict};
 
 /// A comparison to be shown.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct CompareReport {
     pub b: String,
     /// Margin, error rate and seed of the verdicts.
     pub settings: Settings,
+    /// Pairing of the boots on the wall clock.
+    pub design: Design,
     /// Every operation of both.
     pub matches: Vec<Row>,
     /// Remarks on the comparison, in sentences.
@@ -63,6 +65,10 @@ pub struct Counts {
     pub worse: usize,
     /// Equivalent.
     pub equivalent: usize,
+    /// Of few runs that differ.
+    pub runs_differ: usize,
+    /// Of few runs that agree.
+    pub runs_agree: usize,
     /// Unsure.
     pub unsure: usize,
     /// Not compared.
@@ -106,6 +112,8 @@ impl CompareReport {
                         (Verdict::Changed, Direction::Better) => &mut counts.better,
                         (Verdict::Changed, Direction::Worse) => &mut counts.worse,
                         (Verdict::Equivalent, _) => &mut counts.equivalent,
+                        (Verdict::RunsDiffer, _) => &mut counts.runs_differ,
+                        (Verdict::RunsAgree, _) => &mut counts.runs_agree,
                         (Verdict::Unsure, _) => &mut counts.unsure,
                     }
                 }
@@ -114,7 +122,7 @@ impl CompareReport {
         counts
     }
 
-    /// Returns the further boots that would probably settle all operations that can be settled.
+    /// Returns the further boots, or runs, that would probably settle all operations that have a number of them.
     pub fn more_boots(&self) -> Option<usize> {
         let unsure = self
             .matches
@@ -135,6 +143,8 @@ impl CompareReport {
         part(counts.worse, "changed for the worse");
         part(counts.better, "changed for the better");
         part(counts.equivalent, "equivalent");
+        part(counts.runs_differ, "differ between these runs");
+        part(counts.runs_agree, "agree between these runs");
         part(counts.unsure, "unsure");
         part(counts.undecided, "not to be compared");
         if parts.is_empty() {
@@ -159,35 +169,74 @@ impl CompareReport {
     }
 }
 
-/// Returns the further boots that would settle an unsure operation.
+/// Returns the further boots, or runs, that would probably settle an unsure operation.
 pub fn more_boots(comparison: &Assessment) -> Option<usize> {
     match comparison.required {
         Some(RequiredBoots::MoreBoots(more)) => Some(more),
-        Some(RequiredBoots::TooFewBoots { needed }) => {
-            Some(needed.saturating_sub(comparison.blocks))
-        }
         _ => None,
     }
 }
 
+/// Returns the least number of boots, or runs, of either side with which an unsure operation can be settled, if there
+/// are fewer.
+pub fn least_boots(comparison: &Assessment) -> Option<usize> {
+    match comparison.required {
+        Some(RequiredBoots::TooFewBoots { needed }) => Some(needed),
+        _ => None,
+    }
+}
+
+/// Returns what is counted in a design: boots, or runs.
+pub const fn replicates(design: Design) -> &'static str {
+    match design {
+        Design::Blocked | Design::Boots => "boots",
+        Design::Runs => "runs",
+    }
+}
+
+/// Returns the least change that is certain, which is the end of the interval next to 1: " ≥1.2%" or " ≥3.1×". The
+/// estimate of a change that a test found is too large on average, since an estimate too small is not found.
+fn least_change(comparison: &Assessment) -> Option<String> {
+    let interval = comparison.decisive?;
+    let near = if comparison.effect > 1.0 {
+        interval.low
+    } else {
+        interval.high
+    };
+    Some(if near >= 2.0 {
+        format!(" ≥{}", figures::times(near))
+    } else {
+        format!(" ≥{}", figures::percent((near - 1.0).abs()))
+    })
+}
+
 /// Returns the verdict in a few words, with the boots that would settle an unsure one.
 pub fn verdict(op: Operation, comparison: &Assessment) -> String {
+    let direction = match (Direction::of(op, comparison.effect), op.unit()) {
+        (Direction::Better, Unit::Time) => "less",
+        (Direction::Worse, Unit::Time) => "more",
+        (Direction::Better, Unit::Rate) => "faster",
+        (Direction::Worse, Unit::Rate) => "slower",
+    };
+    let unit = comparison.design.map_or("boots", replicates);
     match comparison.verdict {
-        Verdict::Changed => match (Direction::of(op, comparison.effect), op.unit()) {
-            (Direction::Better, Unit::Time) => "changed: less",
-            (Direction::Worse, Unit::Time) => "changed: more",
-            (Direction::Better, Unit::Rate) => "changed: faster",
-            (Direction::Worse, Unit::Rate) => "changed: slower",
+        Verdict::Changed => {
+            let least = least_change(comparison).unwrap_or_default();
+            format!("changed: {direction}{least}")
         }
-        .to_owned(),
+        Verdict::RunsDiffer => format!("runs differ: {direction}"),
+        Verdict::RunsAgree => "runs agree".to_owned(),
         Verdict::Equivalent if comparison.method == Method::Digits && comparison.effect == 1.0 => {
             "the same".to_owned()
         }
         Verdict::Equivalent => "equivalent".to_owned(),
-        Verdict::Unsure => match (comparison.tail, more_boots(comparison)) {
+        Verdict::Unsure => match (comparison.tail, comparison.required) {
             (Some(tail), _) => format!("unsure: {} of {} outside", tail.blocks, comparison.blocks),
-            (None, Some(more)) => format!("unsure: +{more} boots"),
-            (None, None) => "unsure".to_owned(),
+            (None, Some(RequiredBoots::MoreBoots(more))) => format!("unsure: +{more} {unit}"),
+            (None, Some(RequiredBoots::TooFewBoots { needed })) => {
+                format!("unsure: {needed} {unit} at least")
+            }
+            (None, _) => "unsure".to_owned(),
         },
     }
 }

@@ -5,7 +5,7 @@ use crate::document::{Align, Look, Marker, Note, Section, Span, Table};
 use crate::figures::{self, clock_title};
 use trapline_model::{Clock, Operation};
 use trapline_stats::compare::Row;
-use trapline_stats::verdict::{Assessment, Verdict};
+use trapline_stats::verdict::{Assessment, Design, Verdict};
 use trapline_stats::Cell;
 
 /// Returns the head and the sections of a comparison.
@@ -49,44 +49,67 @@ fn of_clock(compare: &CompareReport, clock: Clock) -> Option<Section> {
     let method = if clock.is_exact() {
         "mean over batches; B/A is exact"
     } else {
-        "A, B: median over boots; B/A: paired within blocks, with the interval that the \
-         verdict rests on"
+        match compare.design {
+            Design::Blocked => {
+                "A, B: median over boots; B/A: paired within blocks, with the interval that the \
+                 verdict rests on"
+            }
+            Design::Boots => {
+                "A, B: median over boots; B/A: of boots of separate runs, whose conditions may \
+                 differ, with the interval for these runs"
+            }
+            Design::Runs => {
+                "A, B: median over boots; B/A: of the figures of the runs, with the interval that \
+                 the verdict rests on"
+            }
+        }
     };
     let margin = figures::percent(compare.settings.margin);
     let explanation = format!("{method}; equivalent: within ±{margin}");
     let mut section = Section::new(clock_title(clock), explanation);
-    let mut table = Table::new("", ["A", "B", "B/A", "interval", "verdict"]).with_optional(&[3]);
-    table.columns[4].parts = vec![Align::Left];
+    let has_noise = compared.iter().any(|(one, _)| one.noise.is_some());
+    let noise = has_noise.then_some("noise");
+    let columns = ["A", "B", "B/A", "interval"].into_iter();
+    let columns = columns.chain(noise).chain(["verdict"]);
+    let mut table = Table::new("", columns).with_optional(&[3]);
+    if let Some(verdict) = table.columns.last_mut() {
+        verdict.parts = vec![Align::Left];
+    }
     let mut workload = "";
     for (one, comparison) in compared {
         if workload != one.op.workload_name() {
             workload = one.op.workload_name();
             table.heading(workload, "");
         }
-        table.row(one.op.name(), cells(one, comparison));
+        table.row(one.op.name(), cells(one, comparison, has_noise));
     }
     section.table(table);
     Some(section)
 }
 
-fn cells(one: &Row, comparison: &Assessment) -> Vec<crate::document::Cell> {
+fn cells(one: &Row, comparison: &Assessment, has_noise: bool) -> Vec<crate::document::Cell> {
     let look = match (comparison.verdict, Direction::of(one.op, comparison.effect)) {
         (Verdict::Changed, Direction::Better) => Look::Good,
         (Verdict::Changed, Direction::Worse) => Look::Bad,
-        (Verdict::Equivalent, _) => Look::Plain,
-        (Verdict::Unsure, _) => Look::Middling,
+        (Verdict::Equivalent | Verdict::RunsAgree, _) => Look::Plain,
+        (Verdict::Unsure | Verdict::RunsDiffer, _) => Look::Middling,
     };
     let interval = comparison.decisive.map_or_else(String::new, |interval| {
         format!("{}..{}", factor(interval.low), factor(interval.high))
     });
-    let spans = [
+    let noise = one.noise.map_or_else(String::new, |noise| {
+        format!("±{}", figures::percent(noise.deviation))
+    });
+    let noise = has_noise.then(|| Span::new(noise, Look::Faint));
+    let figures = [
         Span::plain(estimate(&one.a)),
         Span::plain(estimate(&one.b)),
         Span::new(factor(comparison.effect), look),
         Span::new(interval, Look::Faint),
-        Span::new(verdict(one.op, comparison), look),
     ];
-    spans.map(Into::into).to_vec()
+    let verdict = Span::new(verdict(one.op, comparison), look);
+    let spans = figures.into_iter().chain(noise).chain([verdict]);
+    spans.map(Into::into).collect()
 }
 
 fn estimate(cell: &Cell) -> String {

@@ -81,6 +81,7 @@ fn ascii(text: &str) -> String {
         match c {
             '×' => plain.push('x'),
             '±' => plain.push_str("+-"),
+            '≥' => plain.push_str(">="),
             'µ' => plain.push('u'),
             '–' | '─' => plain.push('-'),
             other => plain.push(other),

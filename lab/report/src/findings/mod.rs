@@ -6,13 +6,13 @@
 mod only;
 mod ratio;
 
-pub use ratio::{Kind, ENOUGH};
+pub use ratio::Kind;
 
 use crate::document::{Look, Marker, Section};
 use crate::report::Report;
 use crate::table::Shown;
 use crate::{figures, kernel_build, packets};
-use ratio::{Span, HARDLY};
+use ratio::{Span, SMALL};
 use trapline_abi::{Op, Workload};
 use trapline_model::layers::{Domain, Hypervisor, QemuMachine, Vmm, OPTION_VMM};
 use trapline_model::{names, Clock, Config, EnvironmentId, Operation};
@@ -205,11 +205,22 @@ fn between(
         // Of equal ones the first in table order.
         let most = others.last()?.1.estimate;
         let dear = others.iter().find(|(_, figure)| figure.estimate == most)?;
-        (cheap.1.estimate > 0.0).then(|| pair(report, *op, *cheap, *dear))
+        let chosen = match others.len() {
+            1 => String::new(),
+            more => format!(", the dearest and the cheapest of {}", more + 1),
+        };
+        (cheap.1.estimate > 0.0).then(|| pair(report, *op, *cheap, *dear, &chosen))
     })
 }
 
-fn pair(report: &Report, op: Op, cheap: (&Config, &Figure), dear: (&Config, &Figure)) -> Finding {
+/// Compares two figures; `chosen` says how, if there are others.
+fn pair(
+    report: &Report,
+    op: Op,
+    cheap: (&Config, &Figure),
+    dear: (&Config, &Figure),
+    chosen: &str,
+) -> Finding {
     let clock = cheap.0.clock();
     let ratio = Span::of(dear.1, cheap.1, clock);
     let kind = ratio.kind();
@@ -230,7 +241,12 @@ fn pair(report: &Report, op: Op, cheap: (&Config, &Figure), dear: (&Config, &Fig
             let factor = factor(ratio.estimate);
             format!("{place} {what} {verb} {factor} as {unit} in {other} as in {one}.")
         }
-        (Kind::AsGood, _) => format!("{place} {what} {verb} the same in {other} and in {one}."),
+        (Kind::AsGood, _) if clock.is_exact() => {
+            format!("{place} {what} {verb} the same in {other} and in {one}.")
+        }
+        (Kind::AsGood, _) => {
+            format!("{place} {what} {verb} the same in {other} and in {one}, within 2%.")
+        }
         (Kind::Unsure, _) => format!(
             "No clear difference: {what} takes {} in {other}, {} in {one}{}.",
             value(dear.1),
@@ -244,12 +260,13 @@ fn pair(report: &Report, op: Op, cheap: (&Config, &Figure), dear: (&Config, &Fig
         _ => String::new(),
     };
     let text = match kind {
-        Kind::Unsure => format!("{}{meant}.", ratio.remedy()),
+        Kind::Unsure => format!("{}{meant}{chosen}.", ratio.remedy()),
         _ => format!(
-            "{} against {}{meant}{}.",
+            "{} against {}{meant}{}{chosen}{}.",
             value(dear.1),
             value(cheap.1),
-            ratio.confidence()
+            ratio.confidence(),
+            losses(cheap.1, dear.1)
         ),
     };
     Finding {
@@ -262,6 +279,15 @@ fn pair(report: &Report, op: Op, cheap: (&Config, &Figure), dear: (&Config, &Fig
         },
         title,
         text,
+    }
+}
+
+/// Returns how many boots both lost, if any: a sentence rests on those that are left.
+fn losses(one: &Figure, other: &Figure) -> String {
+    let (a, b) = (one.lost(), other.lost());
+    match (a.0 + b.0, a.1 + b.1) {
+        (0, _) => String::new(),
+        (lost, all) => format!("; {lost} of {all} boots are lost"),
     }
 }
 
@@ -279,7 +305,7 @@ fn dearest(report: &Report, cells: &[Cell], rows: &[&Config]) -> Option<Finding>
         let figure = trusted(cells, row, op)?;
         let bare = trusted(cells, &row.bare(), op)?;
         let ratio = Span::of(figure, bare, row.clock());
-        let is_dear = ratio.kind() == Kind::Differs && ratio.low > HARDLY;
+        let is_dear = ratio.kind() == Kind::Differs && ratio.low > SMALL;
         is_dear.then_some((row, op, [figure, bare], ratio))
     });
     let (row, op, [figure, bare], ratio) = ratios.max_by(|a, b| a.3.low.total_cmp(&b.3.low))?;

@@ -75,8 +75,8 @@ fn overlapping_intervals_are_no_clear_difference() {
         format!("{} {}", found.title, found.text)
     };
     expect_test::expect![[r#"
-        No clear difference: a port write takes 23.7 µs in QEMU, 23.3 µs in trapline-vmm (0.75 to 1.58 times). by both 93.75% intervals, which are narrower with more boots.
-        No clear difference: a port write takes 23.7 µs in QEMU, 23.3 µs in trapline-vmm. 5 boots have an interval, this run has 3.
+        No clear difference: a port write takes 23.7 µs in QEMU, 23.3 µs in trapline-vmm (0.75 to 1.58 times). by the 99% interval, which is narrower with more boots.
+        No clear difference: a port write takes 23.7 µs in QEMU, 23.3 µs in trapline-vmm (0.75 to 1.58 times). by the 99% interval, which is narrower with more boots.
     "#]]
     .assert_eq(&format!("{}\n{}\n", sentence(5), sentence(3)));
 }

@@ -6,8 +6,9 @@ use crate::figures;
 use trapline_abi::CpuState;
 use trapline_model::irq::Settings;
 use trapline_model::Clock;
-use trapline_stats::irq::{self as stats, least_count, FIRST_WINDOWS};
+use trapline_stats::irq::{self as stats, FIRST_WINDOWS};
 use trapline_stats::irq::{ExpiryStats, Interrupts, Lateness, Point};
+use trapline_stats::least_count;
 
 /// The heading of the names.
 pub const NAMES: &str = "environment";

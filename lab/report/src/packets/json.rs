@@ -6,6 +6,7 @@ use serde_json::{json, Value};
 use trapline_model::packets::{Latency, Purpose, Trial};
 use trapline_stats::order::Interval;
 use trapline_stats::packets::GOALS;
+use trapline_stats::share_interval;
 
 /// Returns the rates of all paths.
 pub fn cells(report: &Report) -> Vec<Value> {
@@ -19,8 +20,19 @@ fn cell_value(table: &FrameTable, cell: &Cell) -> Value {
     let rate = cell.rate();
     let ratio = table.ratio(cell);
     let goals = GOALS.iter().filter_map(|goal| {
-        let bounds = cell.bounds(*goal)?;
-        Some(json!({"loss": goal, "lower": bounds.lower, "upper": bounds.upper}))
+        let load = cell.searched(*goal)?;
+        let share = share_interval(load.kept, load.further);
+        Some(json!({
+            "loss": goal,
+            "lower": load.lower,
+            "lower_interval": interval(load.interval),
+            "upper": load.upper,
+            "searches": load.searches,
+            "further_trials": load.further,
+            "kept": load.kept,
+            "kept_low": share.map(|(low, _)| low),
+            "kept_high": share.map(|(_, high)| high),
+        }))
     });
     json!({
         "path": cell.path(),
@@ -33,6 +45,8 @@ fn cell_value(table: &FrameTable, cell: &Cell) -> Value {
         "rate_interval": interval(rate.and_then(|rate| rate.interval)),
         "first_by_it": ratio.map(|ratio| ratio.estimate),
         "first_by_it_interval": interval(ratio.and_then(|ratio| ratio.interval)),
+        "lost": cell.lost().map(|(lost, _)| lost),
+        "due": cell.lost().map(|(_, due)| due),
         "ports_cpu_ns": cell.ports_cpu(),
         "forwarder_cpu_ns": cell.forwarder_cpu(),
         "notifications": cell.notifications(),

@@ -81,11 +81,48 @@ fn paths_are_compared_in_the_rounds_that_both_have() {
     let ratio = table.ratio(&table.cells[1]).unwrap();
     assert_eq!((table.cells[0].path(), ratio.estimate), ("switch", 3.0));
     assert_eq!(table.ratio(&table.cells[0]), None);
-    let [(title, text)] = findings(&report).try_into().unwrap();
-    let expected = "switch forwards 3.00 times as many frames as veth.";
-    assert!(title.ends_with(expected), "{title}");
-    let expected = "9.00 against 3.00 Mpps; 3.00× to";
-    assert!(text.starts_with(expected), "{text}");
+    assert!(findings(&report).is_empty(), "five rounds prove nothing");
+}
+
+/// Returns rounds of two paths, of which the second forwards so many percent of the first.
+fn rounds(count: u32, percent: u64) -> Vec<Observation> {
+    let speed = |round: u32| 300_000 + u64::from(round * 37 % 11) * 1_000;
+    let both = (0..count).flat_map(|round| {
+        [
+            largest("switch", round, speed(round), 50.0),
+            largest("veth", round, speed(round * 5 + 3) * percent / 100, 50.0),
+        ]
+    });
+    both.collect()
+}
+
+#[test]
+fn sentences_are_those_of_comparisons() {
+    let of = |boots: &[Observation]| {
+        let found = findings(&report(boots)).into_iter();
+        found
+            .map(|(title, text)| format!("{title} {text}"))
+            .collect::<Vec<_>>()
+    };
+    let [changed] = of(&rounds(12, 50)).try_into().unwrap();
+    assert!(
+        changed.contains("switch forwards at least 1.9")
+            && changed.contains(" times as many frames as veth. 3."),
+        "{changed}"
+    );
+    let [same] = of(&rounds(60, 100)).try_into().unwrap();
+    assert!(
+        same.contains("switch and veth forward as many frames, within 2%."),
+        "{same}"
+    );
+    let mut disturbed = rounds(12, 50);
+    for boot in disturbed.iter_mut().skip(1).step_by(2) {
+        if let Outcome::Measured { trials, .. } = &mut boot.operations[0].outcome {
+            trials[0].ports_cpu_ns /= 2;
+        }
+    }
+    assert_eq!(of(&disturbed), [""; 0], "no ratio of disturbed trials");
+    assert!(text(&disturbed).contains("in 12 of 24 trials"));
 }
 
 #[test]
@@ -165,7 +202,29 @@ fn ports_without_their_cpu_are_reported() {
     let fast = text(&boots(slow));
     assert!(!fast.contains("other programs ran"), "{fast}");
     slow.ports_cpu_ns /= 4;
-    assert!(text(&boots(slow)).contains("the ports had it for 25% of the time"));
+    assert!(text(&boots(slow)).contains("the ports had it for 25%"));
+}
+
+#[test]
+fn few_lost_frames_are_not_none() {
+    let trial = |lost: u64| Trial {
+        offered: Some(1e6),
+        refused: lost,
+        ..trial(1_000_000 - lost, 50.0)
+    };
+    let given = |number, lost| {
+        round(
+            "switch",
+            number,
+            Purpose::Given(1_000_000),
+            vec![trial(lost)],
+        )
+    };
+    let boots = [0, 0, 0, 0, 2_000].map(|lost| given(lost as u32, lost));
+    let report = report(&boots);
+    let cell = &report.packets.tables[0].cells[0];
+    assert_eq!(cell.lost(), Some((2_000, 5_000_000)));
+    assert!(text(&boots).contains("0.04%"), "{}", text(&boots));
 }
 
 #[test]
@@ -190,14 +249,29 @@ fn searched_rates_are_bounds_of_their_loads() {
         };
         searched.extend([one; 5]);
     }
+    let further = [400_000, 400_000, 399_000].map(|received| Trial {
+        offered: Some(4e6),
+        refused: 400_000 - received,
+        ..trial(received, 50.0)
+    });
+    let other = Trial {
+        offered: Some(5e6),
+        ..trial(1, 50.0)
+    };
+    let further = further.into_iter().chain([other]).collect();
     let boots = [
         largest("switch", 0, 1_000_000, 50.0),
         round("switch", 0, Purpose::Search, searched),
+        round("switch", 0, Purpose::Confirm, further),
     ];
     let report = report(&boots);
     let cell = &report.packets.tables[0].cells[0];
-    assert_eq!(cell.bounds(0.0).unwrap().lower, Some(4e6));
-    assert_eq!(cell.bounds(0.005).unwrap().lower, Some(5e6));
+    assert_eq!(cell.searched(0.0).unwrap().lower, Some(4e6));
+    assert_eq!(cell.searched(0.005).unwrap().lower, Some(5e6));
+    let kept = cell.searched(0.0).unwrap();
+    assert_eq!((kept.kept, kept.further, kept.searches), (2, 3, 1));
+    let shown = text(&boots);
+    assert!(shown.contains("4.00  2 of 3 (9%..99%)"), "{shown}");
     assert_eq!(cell.rate().unwrap().value, 1e7);
     assert_eq!(report.cells().len(), 1, "a search has no figure of its own");
 }

@@ -106,7 +106,7 @@ impl DistributionPlot<'_> {
             value(all.min()),
             value(all.max()),
             value(all.median()),
-            value(all.percentile(0.99))
+            value(all.nearest_rank(99_000))
         )
     }
 
@@ -125,7 +125,7 @@ impl DistributionPlot<'_> {
     /// Returns the end of the axis: the maximum, or the outlier limit if it is smaller. The interval is
     /// always on the axis.
     fn end(&self) -> f64 {
-        let (low, high) = (self.all.percentile(0.25), self.all.percentile(0.75));
+        let (low, high) = (self.all.nearest_rank(25_000), self.all.nearest_rank(75_000));
         let body = high + 3.0 * (high - low);
         let max = self.all.max();
         if high <= low || max <= body {
@@ -202,11 +202,11 @@ impl DistributionPlot<'_> {
         let (mut wide, mut inner, mut medians) = (String::new(), String::new(), String::new());
         for (number, boot) in self.boots.iter().enumerate() {
             let middle = top + each * (number as f64 + 0.5);
-            let at = |share| axis.at(boot.percentile(share)).round();
+            let at = |of_100_000| axis.at(boot.nearest_rank(of_100_000)).round();
             if self.grain == Detail::Fine {
                 let y = px(middle);
-                let _ = write!(wide, "M{} {y}H{}", at(0.05), at(0.95));
-                let _ = write!(inner, "M{} {y}H{}", at(0.25), at(0.75));
+                let _ = write!(wide, "M{} {y}H{}", at(5_000), at(95_000));
+                let _ = write!(inner, "M{} {y}H{}", at(25_000), at(75_000));
             }
             let (x, half) = (axis.at(boot.median()).round(), each * 0.42);
             let _ = write!(medians, "M{x} {}v{}", px(middle - half), px(half * 2.0));

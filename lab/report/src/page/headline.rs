@@ -4,10 +4,11 @@ use super::context::Context;
 use super::help::help;
 use super::{clock_title, Section};
 use crate::brief;
-use crate::findings::{self, Finding, Kind, ENOUGH, TITLE};
+use crate::findings::{self, Finding, Kind, TITLE};
 use crate::printable;
 use maud::{html, Markup};
 use trapline_model::Clock;
+use trapline_stats::difference::{LEAST_BLOCKS, LEAST_BOOTS};
 
 pub fn section(context: &Context<'_>) -> Section {
     let mut found = findings::all(context.report, &context.cells);
@@ -38,9 +39,11 @@ fn texts() -> [String; 3] {
          starting a guest, and the guest against bare. What differs most for certain comes first."
             .to_owned(),
         format!(
-            "On the wall clock a difference is reported where the 95% intervals of both figures lie apart \
-             and each is of {ENOUGH} boots at least; figures with a note are left out. Otherwise there is no \
-             clear difference. On an exact clock figures are the same only if their printed digits are."
+            "On the wall clock a difference is reported where the 99% interval of the ratio excludes 1, of \
+             ratios within blocks from {LEAST_BLOCKS} blocks on, else of {LEAST_BOOTS} boots of each at least; \
+             figures with a note are left out. The same is what the interval allows to differ by 2% at most; \
+             otherwise there is no clear difference. On an exact clock figures are the same within 0.1%, which \
+             other places of code and memory make."
         ),
         "To judge with error rates kept, and to go on until it is sure, there is `trapline compare`."
             .to_owned(),

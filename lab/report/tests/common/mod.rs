@@ -36,10 +36,13 @@ fn figure(estimate: f64, percent: f64, ratio: f64) -> Figure {
         min: estimate,
         max: estimate + off,
         p50: estimate,
-        p90: estimate + off,
-        p99: estimate + off,
+        p90: Some(estimate + off),
+        p99: None,
         samples: 150,
         boots: 5,
+        medians: (0..)
+            .zip([-1.0, -0.5, 0.0, 0.5, 1.0].map(|step| estimate + step * off))
+            .collect(),
         ratio: Some(Ratio {
             estimate: ratio,
             interval: Some(Interval {
@@ -51,6 +54,7 @@ fn figure(estimate: f64, percent: f64, ratio: f64) -> Figure {
         exits: is_counted.then_some(1.004),
         host_cpu_ns: is_counted.then_some(estimate * 1.1),
         idle: None,
+        components: None,
         flags: vec![],
     }
 }
@@ -62,10 +66,11 @@ fn exact(estimate: f64, (min, max): (f64, f64), ratio: f64) -> Figure {
         min,
         max,
         p50: min,
-        p90: max,
-        p99: max,
+        p90: Some(max),
+        p99: None,
         samples: 24,
         boots: 2,
+        medians: Vec::new(),
         ratio: Some(Ratio {
             estimate: ratio,
             interval: None,
@@ -112,6 +117,7 @@ fn wall_cells() -> Vec<Cell> {
     };
     let lost = Flag::BootsLost {
         boots: 1,
+        of: 6,
         reason: "QEMU was killed by signal 9".into(),
     };
     vec![
@@ -296,10 +302,20 @@ fn timeline(environment: EnvironmentId, stages: &[(Stage, f64)], gaps: f64) -> B
         launches: 10,
         stages: stages
             .iter()
-            .map(|(stage, at)| StageTime {
-                stage: *stage,
-                reached: *at,
-                min: *at,
+            .scan(0.0, |before, (stage, at)| {
+                let step = *at - *before;
+                *before = *at;
+                Some(StageTime {
+                    stage: *stage,
+                    reached: *at,
+                    min: *at,
+                    step,
+                    step_interval: (!environment.clock().is_exact()).then_some(Interval {
+                        level: 0.9785,
+                        low: step * 0.9,
+                        high: step * 1.2,
+                    }),
+                })
             })
             .collect(),
         total: stages.last().map_or(0.0, |(_, at)| *at),
@@ -357,6 +373,7 @@ pub fn report() -> Report {
     cells.extend(vmx_cells());
     let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     Report {
+        allowed_losses: 0,
         unfinished: None,
         settings: Default::default(),
         aa_control: None,
@@ -379,6 +396,7 @@ pub fn report() -> Report {
         summary: Summary {
             cells,
             timelines: timelines(),
+            host_use: Vec::new(),
             facts: BTreeMap::from([
                 (
                     EnvironmentId::KVM.into(),

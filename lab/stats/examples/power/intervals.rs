@@ -78,7 +78,7 @@ pub fn unequal(trials: Trials) {
                 };
                 let input = TestInput {
                     clock: Clock::Wall,
-                    design: Design::Independent,
+                    design: Design::Runs,
                     a: side(a),
                     b: side(b),
                 };

@@ -1,6 +1,6 @@
 //! `make power`: error rates and power of the statistics, from simulated boots of known truth on hosts
 //! with noise of several kinds. Prints the tables of docs/internals/statistics.md, with the same digits each time.
-//! An argument multiplies the number of trials.
+//! An argument multiplies the number of trials; further ones name simulations.
 
 mod agreement;
 mod alternatives;
@@ -11,10 +11,16 @@ mod in_time;
 mod intervals;
 mod mixed;
 mod modes;
+mod packets;
+mod patterns;
 mod required;
+mod runs;
+mod sentences;
 mod sequential;
+mod serial;
 mod series;
 mod single;
+mod stages;
 mod tables;
 mod tails;
 
@@ -28,32 +34,61 @@ impl Trials {
     }
 }
 
+/// Prints a table.
+type Simulation = fn(Trials);
+
+/// The simulations by name, in order of the document.
+const SIMULATIONS: [(&str, Simulation); 21] = [
+    ("intervals", intervals::print),
+    ("unequal", intervals::unequal),
+    ("serial", serial::print),
+    ("single", single::in_blocks),
+    ("apart", single::independent),
+    ("runs", runs::print),
+    ("tables", tables::print),
+    ("mixed", mixed::print),
+    ("tails", tails::print),
+    ("sequential", sequential::print),
+    ("required", required::print),
+    ("sentences", sentences::print),
+    ("alternatives", alternatives::print),
+    ("series", series::print),
+    ("patterns", patterns::print),
+    ("builds", builds::print),
+    ("packets", packets::print),
+    ("stages", stages::print),
+    ("modes", modes::print),
+    ("agreement", agreement::print),
+    ("in-time", in_time::print),
+];
+
 fn main() {
-    let asked = std::env::args().nth(1).map(|text| text.parse());
-    let trials = match asked {
+    let mut words = std::env::args().skip(1);
+    let trials = match words.next().map(|text| text.parse()) {
         None => Trials(1.0),
         Some(Ok(times)) if times > 0.0 => Trials(times),
-        Some(_) => {
-            eprintln!("error: the argument is a number by which trials are multiplied, as in 0.5");
-            std::process::exit(2);
-        }
+        Some(_) => fail("the first argument is a number by which trials are multiplied, as in 0.5"),
     };
+    let names: Vec<String> = words.collect();
+    let is_known = |name: &String| SIMULATIONS.iter().any(|(known, _)| known == name);
+    if !names.iter().all(is_known) {
+        let known = SIMULATIONS.map(|(name, _)| name);
+        fail(&format!(
+            "further arguments are simulations: {}",
+            known.join(", ")
+        ));
+    }
     hosts::explain();
-    intervals::print(trials);
-    intervals::unequal(trials);
-    single::in_blocks(trials);
-    single::independent(trials);
-    tables::print(trials);
-    mixed::print(trials);
-    tails::print(trials);
-    sequential::print(trials);
-    required::print(trials);
-    alternatives::print(trials);
-    series::print(trials);
-    builds::print(trials);
-    modes::print(trials);
-    agreement::print(trials);
-    in_time::print(trials);
+    for (name, simulate) in SIMULATIONS {
+        if names.is_empty() || names.iter().any(|chosen| chosen == name) {
+            simulate(trials);
+        }
+    }
+}
+
+fn fail(message: &str) -> ! {
+    eprintln!("error: {message}");
+    std::process::exit(2);
 }
 
 /// Formats a share in percent with `digits` decimals.

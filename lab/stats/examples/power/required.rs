@@ -5,33 +5,46 @@ use crate::{percent, Trials};
 use rand_chacha::ChaCha8Rng;
 use trapline_stats::rng::rng;
 use trapline_stats::verdict::{
-    Assessment, Design, RequiredBoots, Settings, TableTest, TestInput, Verdict,
+    Assessment, BootValues, Design, RequiredBoots, Settings, TableTest, TestInput, Verdict,
 };
 
-/// Number of blocks before the prediction.
-const BLOCKS: usize = 8;
-
 pub fn print(trials: Trials) {
-    let trials = trials.of(500);
-    println!("What is predicted. The smallest effect that is found with 80% (median), and how");
-    println!(
-        "often it is found. How many more blocks than {BLOCKS} would settle an unsure one with"
-    );
-    println!("80%, for a true effect of 3% (median), and how often they do. {trials} trials.");
-    println!("host    boots   smallest   found       more boots   settled");
+    let trials = trials.of(300);
+    println!("The smallest effect that is found with 80% (median), and how often it is found.");
+    println!("{trials} trials.");
+    println!("host    boots   smallest   found");
     let test = TableTest::new(&Settings::default());
     for (host, stream) in Host::ALL.into_iter().zip(0..) {
         for boots in [8, 12, 20] {
             let mut rng = rng(500 + boots as u64, stream);
             let (smallest, found) = smallest(host, boots, &test, trials, &mut rng);
-            let (more, settled) = match boots {
-                BLOCKS => more(host, &test, trials, &mut rng),
-                _ => Default::default(),
-            };
-            let name = host.name();
-            let line =
-                format!("{name:7} {boots:5} {smallest:>10} {found:>7} {more:>16} {settled:>9}");
-            println!("{}", line.trim_end());
+            println!("{:7} {boots:5} {smallest:>10} {found:>7}", host.name());
+        }
+    }
+    println!();
+    println!(
+        "How often the number of further blocks that an unsure operation has settles it (at least"
+    );
+    println!(
+        "80%): by the blocks before, the spread and the true effect; in brackets the share of the"
+    );
+    println!("unsure ones that have a number. {trials} trials.");
+    println!("host    blocks         0%           2%           5%          10%");
+    let spreads = [
+        ("sd 1%", 0.01),
+        ("sd 2%", 0.02),
+        ("sd 3%", 0.03),
+        ("sd 5%", 0.05),
+        ("sd 10%", 0.10),
+    ];
+    let normal = spreads.map(|(name, spread)| (name, Host::Normal, spread / 0.01));
+    let hosts = [Host::Tail, Host::Modes, Host::Drift].map(|host| (host.name(), host, 1.0));
+    for ((name, host, scale), stream) in normal.into_iter().chain(hosts).zip(10..) {
+        for blocks in [8, 12, 20] {
+            let mut rng = rng(600 + blocks as u64, stream);
+            let cells = [0.0, 0.02, 0.05, 0.10]
+                .map(|effect| more(host, scale, (blocks, effect), &test, trials, &mut rng));
+            println!("{name:7} {blocks:6} {}", cells.join(" "));
         }
     }
     println!();
@@ -62,22 +75,53 @@ fn smallest(
     (format!("{:.1}%", 100.0 * smallest), found)
 }
 
-fn more(host: Host, test: &TableTest, trials: usize, rng: &mut ChaCha8Rng) -> (String, String) {
-    let (mut predicted, mut settled) = (Vec::new(), 0);
+fn more(
+    host: Host,
+    scale: f64,
+    (blocks, effect): (usize, f64),
+    test: &TableTest,
+    trials: usize,
+    rng: &mut ChaCha8Rng,
+) -> String {
+    let (mut unsure, mut predicted, mut settled) = (0, 0, 0);
     for _ in 0..trials {
-        let mut all = host.measured(test.settings().most_blocks, 0.03, Design::Blocked, rng);
+        let mut all = host.measured(test.settings().most_blocks, 0.0, Design::Blocked, rng);
+        for boot in &mut all.a {
+            *boot = scaled(boot, scale, 0.0);
+        }
+        for boot in &mut all.b {
+            *boot = scaled(boot, scale, effect);
+        }
         let first = TestInput {
-            a: all.a[..BLOCKS].to_vec(),
-            b: all.b[..BLOCKS].to_vec(),
+            a: all.a[..blocks].to_vec(),
+            b: all.b[..blocks].to_vec(),
             ..all
         };
-        if let Some(RequiredBoots::MoreBoots(more)) = tested(test, first).required {
-            predicted.push(more as f64);
-            all.a.truncate(BLOCKS + more);
-            all.b.truncate(BLOCKS + more);
+        let first = tested(test, first);
+        unsure += usize::from(first.verdict == Verdict::Unsure);
+        if let Some(RequiredBoots::MoreBoots(more)) = first.required {
+            predicted += 1;
+            all.a.truncate(blocks + more);
+            all.b.truncate(blocks + more);
             settled += usize::from(tested(test, all).verdict != Verdict::Unsure);
         }
     }
-    let count = predicted.len();
-    (format!("{}", median(predicted)), percent(settled, count, 0))
+    match predicted {
+        0 => format!("{:>12}", "-"),
+        _ => format!(
+            "{:>5} ({:>4})",
+            percent(settled, predicted, 0),
+            percent(predicted, unsure, 0)
+        ),
+    }
+}
+
+/// Returns a boot whose noise is `scale` times as large, and which costs `1 + effect` times as much.
+fn scaled(boot: &BootValues, scale: f64, effect: f64) -> BootValues {
+    let of = |value: f64| 1000.0 * (value / 1000.0).powf(scale) * (1.0 + effect);
+    BootValues {
+        block: boot.block,
+        batches: boot.batches.iter().copied().map(of).collect(),
+        mean: boot.mean.map(of),
+    }
 }

@@ -19,7 +19,7 @@ pub fn print(trials: Trials) {
     power(trials.of(500));
 }
 
-fn name(kind: Innovations) -> &'static str {
+pub fn name(kind: Innovations) -> &'static str {
     match kind {
         Innovations::Normal => "normal",
         Innovations::HeavyTailed => "t3",

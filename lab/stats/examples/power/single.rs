@@ -21,7 +21,7 @@ pub fn in_blocks(trials: Trials) {
 
 pub fn independent(trials: Trials) {
     println!("The same, of runs apart: on a host that drifts they cannot be compared.");
-    print(Design::Independent, &Host::ALL, trials);
+    print(Design::Runs, &Host::ALL, trials);
 }
 
 fn print(design: Design, hosts: &[Host], trials: Trials) {

@@ -9,12 +9,14 @@
 
 mod change_points;
 mod critical;
+mod pattern;
 mod screen;
 mod series;
 mod statistic;
 
 pub use change_points::{change_points, exact_change_points, ChangePoint, FEWEST_TESTED};
 pub use critical::{p_value, CRITICAL_LENGTHS, LEVELS};
+pub use pattern::{pattern, Pattern};
 pub use screen::{screen, Screened, Screening, Shift};
 pub use series::{Entry, RunTime, Series, SeriesBuilder, SeriesSettings};
 pub use statistic::{strongest, Candidate, Shape, LEAST_PULSE, LEAST_RUNS};

@@ -1,7 +1,9 @@
 //! Shifts of all series of a store, with the facts that changed at each.
 
 use super::series::{Entry, Facts, RunTime, Series};
-use super::{change_points, exact_change_points, ChangePoint, Settings, FEWEST_TESTED};
+use super::{
+    change_points, exact_change_points, pattern, ChangePoint, Pattern, Settings, FEWEST_TESTED,
+};
 
 /// A shift of a series.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +23,8 @@ pub struct Screened {
     pub series: Series,
     /// Its shifts, in order of time.
     pub shifts: Vec<Shift>,
+    /// A pattern of the host in it, on the wall clock.
+    pub pattern: Option<Pattern>,
 }
 
 /// All series of a store with their shifts.
@@ -49,16 +53,23 @@ pub fn screen(all: Vec<Series>, settings: &Settings) -> Screening {
     let (tested, count) = (tested.count(), wall.len());
     let mut noisy = change_points(&wall, settings).into_iter();
     let series = all.into_iter().map(|series| {
-        let points = if is_exact(&series) {
-            exact_change_points(&figures(&series))
+        let (points, pattern) = if is_exact(&series) {
+            (exact_change_points(&figures(&series)), None)
         } else {
-            noisy.next().unwrap_or_default()
+            let points = noisy.next().unwrap_or_default();
+            let values: Vec<f64> = figures(&series).into_iter().flatten().collect();
+            let pattern = pattern(&values, &points);
+            (points, pattern)
         };
         let shifts = points
             .into_iter()
             .map(|point| shift(&series, point))
             .collect();
-        Screened { series, shifts }
+        Screened {
+            series,
+            shifts,
+            pattern,
+        }
     });
     Screening {
         series: series.collect(),

@@ -218,7 +218,7 @@ mod tests {
             past.add(&moment(run), &facts, &preset("quick"), &seen);
         }
         let screening = screen(past.series(), &Settings::default());
-        let [Screened { series, shifts }] = screening.series.as_slice() else {
+        let [Screened { series, shifts, .. }] = screening.series.as_slice() else {
             panic!("one series: {screening:?}");
         };
         assert_eq!((series.entries.len(), shifts.len()), (6, 1));
@@ -276,7 +276,7 @@ mod tests {
             past.add(&moment(run), &Facts::new(), &preset("quick"), &seen);
         }
         let screening = screen(past.series(), &Settings::default());
-        let Screened { series, shifts } = &screening.series[0];
+        let Screened { series, shifts, .. } = &screening.series[0];
         let reason = series.entries[1].figure.as_ref().unwrap_err();
         expect!["not deterministic: boots 0 and 1 differ in 1 of 1 batches, first in batch 0: 100 insn for 1 and 101 insn for 1"].assert_eq(reason);
         assert_eq!(shifts.len(), 1);

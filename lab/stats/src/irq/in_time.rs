@@ -3,7 +3,7 @@
 //! A cause that delays one expiry delays the next ones, too, so the observations are windows, each with its
 //! share. Neighbouring windows with similar shares count for less.
 
-use super::bound::{lower_bound, Weighted};
+use crate::bound::{lower_bound, share_interval, Weighted};
 use statrs::function::factorial::ln_binomial;
 use trapline_abi::interrupt::WINDOW;
 use trapline_model::irq::Share;
@@ -85,7 +85,9 @@ impl InTimeInterval {
         let of_late = blocks(windows, WindowCount::late, merged.at_most);
         Some(Self {
             bursts: (lower_bound(&in_time), 1.0 - lower_bound(&of_late)),
-            independent: (!is_clustered(late, expiries, runs)).then(|| independent(late, expiries)),
+            independent: (!is_clustered(late, expiries, runs))
+                .then(|| share_interval(expiries - late, expiries))
+                .flatten(),
             windows: windows.len(),
             windows_per_block: merged.per_block,
             blocks: in_time,
@@ -223,20 +225,6 @@ fn blocks(
         is_same
     });
     all
-}
-
-/// Returns the interval for independent expiries (Clopper and Pearson 1934).
-fn independent(late: u64, expiries: u64) -> (f64, f64) {
-    let counts = |ones: u64| {
-        [(0.0, expiries - ones), (1.0, ones)].map(|(value, count)| Weighted {
-            value,
-            weight: count as f64,
-        })
-    };
-    (
-        lower_bound(&counts(expiries - late)),
-        1.0 - lower_bound(&counts(late)),
-    )
 }
 
 /// Returns true if late expiries form too few runs to be independent: so few have a probability below 1%.

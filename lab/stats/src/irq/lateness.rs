@@ -1,5 +1,7 @@
 //! Lateness of interrupts: moments, exact percentiles and counts.
 
+use crate::Sorted;
+
 /// Counts of a timer's expiries, with the lateness of their interrupts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExpiryStats {
@@ -14,7 +16,7 @@ pub struct ExpiryStats {
 }
 
 /// Distribution of the lateness of interrupts. Percentiles are observed values (nearest rank); `None` for
-/// fewer interrupts than [`least_count`].
+/// fewer interrupts than [`crate::least_count`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lateness {
     /// The mean.
@@ -65,48 +67,22 @@ impl ExpiryStats {
 }
 
 impl Lateness {
-    fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    fn of(values: Vec<f64>) -> Option<Self> {
+        let sorted = Sorted::new(values)?;
+        let (mean, count) = (sorted.mean(), sorted.count() as f64);
+        let squares: f64 = sorted.iter().map(|value| (value - mean).powi(2)).sum();
         Some(Self {
             mean,
             sd: (squares / (count - 1.0).max(1.0)).sqrt(),
-            min,
-            p50: percentile(&values, 50_000),
-            p90: percentile(&values, 90_000),
-            p99: percentile(&values, 99_000),
-            p999: percentile(&values, 99_900),
-            p9999: percentile(&values, 99_990),
-            max,
+            min: sorted.min(),
+            p50: sorted.percentile(50_000),
+            p90: sorted.percentile(90_000),
+            p99: sorted.percentile(99_000),
+            p999: sorted.percentile(99_900),
+            p9999: sorted.percentile(99_990),
+            max: sorted.max(),
         })
     }
-}
-
-/// Probability that none of [`least_count`] samples is beyond the percentile.
-const UNSEEN: f64 = 0.025;
-
-/// Returns the smallest number of samples with which a percentile is shown: with fewer, its 95%
-/// confidence interval from order statistics has no upper end within the sample (David and Nagaraja
-/// 2003, Order Statistics, section 7.1). For 99.9% that is 3,688.
-pub fn least_count(of_100_000: usize) -> usize {
-    let below = of_100_000 as f64 / 100_000.0;
-    (UNSEEN.ln() / below.ln()).ceil() as usize
-}
-
-/// Returns the percentile of `sorted` by [`nearest_rank`]; `None` for fewer values than
-/// [`least_count`].
-pub fn percentile(sorted: &[f64], of_100_000: usize) -> Option<f64> {
-    (sorted.len() >= least_count(of_100_000)).then(|| nearest_rank(sorted, of_100_000))
-}
-
-/// Returns the smallest of `sorted` that at least `of_100_000` of 100,000 are not above. The share is an
-/// integer so that no rank depends on the rounding of a fraction.
-pub fn nearest_rank(sorted: &[f64], of_100_000: usize) -> f64 {
-    let rank = (sorted.len() * of_100_000).div_ceil(100_000);
-    sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
 #[cfg(test)]
@@ -144,15 +120,6 @@ mod tests {
                 Some(99_990.0)
             )
         );
-    }
-
-    #[test]
-    fn percentiles_need_the_samples_of_their_interval() {
-        let least = [50_000, 90_000, 99_000, 99_900, 99_990].map(least_count);
-        assert_eq!(least, [6, 36, 368, 3_688, 36_887]);
-        let values: Vec<f64> = (1..=368).map(f64::from).collect();
-        assert_eq!(percentile(&values, 99_000), Some(365.0));
-        assert_eq!(percentile(&values[1..], 99_000), None);
     }
 
     #[test]

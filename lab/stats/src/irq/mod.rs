@@ -6,7 +6,6 @@
 //! those of the first are used, which the others repeat.
 
 mod boot;
-mod bound;
 mod histogram;
 mod in_time;
 mod lateness;
@@ -14,10 +13,10 @@ mod stages;
 
 pub use histogram::{Bucket, DIGITS};
 pub use in_time::{InTimeInterval, Proof, WindowCount};
-pub use lateness::{least_count, ExpiryStats, Lateness};
+pub use lateness::{ExpiryStats, Lateness};
 pub use stages::{Point, Span, Stages};
 
-use crate::{value, Summary};
+use crate::{value, Sorted, Summary};
 use boot::{boots, IrqBoot};
 use trapline_abi::{CpuState, Interrupt, Op, Workload};
 use trapline_model::irq::{Settings, Share};
@@ -213,11 +212,10 @@ fn counts(windows: &[Window]) -> Vec<WindowCount> {
 }
 
 impl DueUncertainty {
-    fn of(mut values: Vec<f64>) -> Self {
-        values.sort_by(f64::total_cmp);
-        values.last().map_or_else(Self::default, |max| Self {
-            p50: lateness::nearest_rank(&values, 50_000),
-            max: *max,
+    fn of(values: Vec<f64>) -> Self {
+        Sorted::new(values).map_or_else(Self::default, |sorted| Self {
+            p50: sorted.nearest_rank(50_000),
+            max: sorted.max(),
         })
     }
 }

@@ -5,7 +5,7 @@
 //! spans of an interrupt always add up to the total.
 
 use super::boot::IrqBoot;
-use super::lateness::{nearest_rank, percentile};
+use crate::Sorted;
 use trapline_abi::Interrupt;
 
 /// A timestamp of an interrupt.
@@ -91,7 +91,7 @@ pub struct Span {
     pub mean: f64,
     /// The median (nearest rank).
     pub p50: f64,
-    /// The 99th percentile; `None` for too few interrupts ([`super::least_count`]).
+    /// The 99th percentile; `None` for too few interrupts ([`crate::least_count`]).
     pub p99: Option<f64>,
     /// The longest.
     pub max: f64,
@@ -136,22 +136,15 @@ impl Span {
                 Some(boot.units(ticks as i64))
             }));
         }
-        lengths.sort_by(f64::total_cmp);
-        let some = !lengths.is_empty();
-        let at = |of_100_000| {
-            if some {
-                nearest_rank(&lengths, of_100_000)
-            } else {
-                0.0
-            }
-        };
+        let sorted = Sorted::new(lengths);
+        let of = |value: fn(&Sorted) -> f64| sorted.as_ref().map_or(0.0, value);
         Self {
             from,
             to,
-            mean: lengths.iter().sum::<f64>() / lengths.len().max(1) as f64,
-            p50: at(50_000),
-            p99: percentile(&lengths, 99_000),
-            max: at(100_000),
+            mean: of(Sorted::mean),
+            p50: of(|sorted| sorted.nearest_rank(50_000)),
+            p99: sorted.as_ref().and_then(|sorted| sorted.percentile(99_000)),
+            max: of(Sorted::max),
         }
     }
 }

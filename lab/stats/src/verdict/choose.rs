@@ -1,7 +1,7 @@
 //! Choice of the test by design and number of boots.
 
 use super::bootstrap::{BootstrapTest, NullDistributions};
-use super::data::Data;
+use super::data::{Data, Design};
 use super::mean::TTest;
 use super::ranks::RankTest;
 use super::test::Test;
@@ -12,6 +12,13 @@ use super::{Method, LEAST_FOR_BOOTSTRAP};
 /// The rank sum test is exact for any noise that both sides share, Welch's for normal noise of unequal
 /// spread; a difference that both reject is rejected at the level in either case.
 struct Stricter(RankTest, TTest);
+
+impl Stricter {
+    fn of(a: Vec<f64>, b: Vec<f64>) -> Self {
+        let ranks = RankTest::of_sides(&a, &b);
+        Self(ranks, TTest::of(&Data::Independent { a, b }))
+    }
+}
 
 impl Test for Stricter {
     fn estimate(&self) -> f64 {
@@ -60,11 +67,29 @@ pub fn choose_test(data: &Data, simulated: &mut NullDistributions) -> (Method, B
                 Some(evidence) => (Method::BootBootstrap, Box::new(evidence)),
                 None => (
                     Method::RankSums,
-                    Box::new(Stricter(RankTest::of_sides(a, b), TTest::of(data))),
+                    Box::new(Stricter::of(a.clone(), b.clone())),
                 ),
             }
         }
     }
+}
+
+/// Returns the estimate of B less A and its interval by ranks, of few boots or many; `None` if no difference is excluded.
+/// In blocks the values of a side are in the order of blocks.
+pub fn rank_interval(
+    a: &[f64],
+    b: &[f64],
+    design: Design,
+    alpha: f64,
+) -> Option<(f64, (f64, f64))> {
+    let test: Box<dyn Test> = match design {
+        Design::Blocked => {
+            let differences = a.iter().zip(b).map(|(a, b)| b - a);
+            Box::new(RankTest::of_blocks(&differences.collect::<Vec<_>>()))
+        }
+        Design::Boots | Design::Runs => Box::new(Stricter::of(a.to_vec(), b.to_vec())),
+    };
+    Some((test.estimate(), test.interval(alpha)?))
 }
 
 fn enough(samples: &[&Vec<f64>]) -> bool {

@@ -28,6 +28,17 @@ impl BootValues {
         }
     }
 
+    /// Returns the value of run `number` with these boots: the median of their medians. `None` without a batch.
+    pub fn of_run(number: u32, boots: &[Self]) -> Option<Self> {
+        let medians = boots.iter().filter_map(Self::median);
+        let figure = Sorted::new(medians.collect())?.median();
+        Some(Self {
+            block: number,
+            batches: vec![figure],
+            mean: Some(figure),
+        })
+    }
+
     /// Returns the median batch; `None` without a batch.
     pub fn median(&self) -> Option<f64> {
         Sorted::new(self.batches.clone()).map(|sorted| sorted.median())
@@ -39,8 +50,25 @@ impl BootValues {
 pub enum Design {
     /// Both ran in the same blocks: conditions that a block's boots share cancel out.
     Blocked,
-    /// They are of two runs: a difference between the runs looks like a difference of the sides.
-    Independent,
+    /// They are of fewer than [`LEAST_RUNS`] runs of a side. Boots of one run share its conditions, so the
+    /// verdict is on these runs, not on what was compared: see [`super::Verdict::RunsDiffer`].
+    Boots,
+    /// Each value is the figure of a run, of at least [`LEAST_RUNS`] of either side.
+    Runs,
+}
+
+/// Least number of runs of each side whose figures are tested.
+pub const LEAST_RUNS: usize = 3;
+
+impl Design {
+    /// Returns the pairing of the boots of so many runs of A and of B.
+    pub fn of_runs(a: usize, b: usize) -> Self {
+        if a.min(b) < LEAST_RUNS {
+            Self::Boots
+        } else {
+            Self::Runs
+        }
+    }
 }
 
 /// A side of a comparison.
@@ -151,7 +179,7 @@ impl TestData {
         let b = logarithms(b, Side::B)?;
         match design {
             Design::Blocked => Self::blocked(&a, &b),
-            Design::Independent => Ok(Self::independent(&a, &b)),
+            Design::Boots | Design::Runs => Ok(Self::independent(&a, &b)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Results of A/A tests: verdicts on sides that cannot differ.
 
 use super::required::detectable;
-use super::{Assessment, Design, Method, Verdict};
+use super::{Assessment, Verdict};
 use statrs::function::beta::beta_reg;
 
 /// Counts of tests of equal sides.
@@ -28,8 +28,8 @@ impl FalsePositives {
             counts.tests += 1;
             counts.significant += usize::from(p <= level);
             match assessment.verdict {
-                Verdict::Changed => counts.changed += 1,
-                Verdict::Equivalent => counts.equivalent += 1,
+                Verdict::Changed | Verdict::RunsDiffer => counts.changed += 1,
+                Verdict::Equivalent | Verdict::RunsAgree => counts.equivalent += 1,
                 Verdict::Unsure => counts.unsure += 1,
             }
         }
@@ -55,18 +55,14 @@ impl Assessment {
     ///
     /// The only change among `m` operations is tested at a level of `alpha / m`.
     pub fn smallest_effect(&self, level: f64) -> Option<f64> {
-        let design = match self.method {
-            Method::Digits => return None,
-            Method::SignedRanks | Method::BlockBootstrap => Design::Blocked,
-            Method::RankSums | Method::BootBootstrap => Design::Independent,
-        };
-        let effect = detectable(design, level / 2.0, self.spread?.ln(), self.blocks);
+        let effect = detectable(self.design?, level / 2.0, self.spread?.ln(), self.blocks);
         effect.is_finite().then(|| effect.exp_m1())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Design, Method};
     use super::*;
 
     fn assessment(p: f64, verdict: Verdict) -> Assessment {
@@ -82,6 +78,7 @@ mod tests {
             within_margin: true,
             tail: None,
             method: Method::BlockBootstrap,
+            design: Some(Design::Blocked),
             blocks: 12,
             boots: (12, 12),
             unmatched: (0, 0),

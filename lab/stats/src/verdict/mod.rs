@@ -1,8 +1,8 @@
 //! Tests whether a candidate B differs from a baseline A, operation by operation, from the boots of both.
 //! The verdict is *changed*, *equivalent* or *unsure*, with the number of boots that would settle it.
 //!
-//! The replicate is the boot. Tests work on logarithms, so an effect is the ratio of B to A and the sides
-//! are exchangeable. Few boots are tested by ranks ([`ranks`]), eight or more by the studentised
+//! The replicate is the boot within a run, and the run between runs ([`Design`]). Tests work on logarithms, so
+//! an effect is the ratio of B to A and the sides are exchangeable. Few boots are tested by ranks ([`ranks`]), eight or more by the studentised
 //! trimmed mean ([`bootstrap`]); *equivalent* also needs the plain mean within the margin ([`mean`]), so
 //! that it never hides a tail. Error rates hold over a whole table ([`levels`]) and over repeated
 //! looks ([`interim`]).
@@ -24,7 +24,8 @@ mod trimmed;
 
 pub use adjust::focused_q_values;
 pub use boot_values::{boot_values, clock_step};
-pub use data::{BootValues, Design, Side, TestError};
+pub use choose::rank_interval;
+pub use data::{BootValues, Design, Side, TestError, LEAST_RUNS};
 pub use false_positives::FalsePositives;
 pub use interim::{AlphaSpending, InterimTests};
 pub use required::RequiredBoots;
@@ -72,6 +73,10 @@ pub enum Verdict {
     Equivalent,
     /// These boots decide neither.
     Unsure,
+    /// The boots of few runs differ ([`Design::Boots`]). What varies from run to run may be the cause.
+    RunsDiffer,
+    /// The boots of few runs differ by less than the margin.
+    RunsAgree,
 }
 
 impl Verdict {
@@ -81,6 +86,8 @@ impl Verdict {
             Self::Changed => "changed",
             Self::Equivalent => "equivalent",
             Self::Unsure => "unsure",
+            Self::RunsDiffer => "runs-differ",
+            Self::RunsAgree => "runs-agree",
         }
     }
 }
@@ -153,7 +160,9 @@ pub struct Assessment {
     pub tail: Option<Tail>,
     /// The test.
     pub method: Method,
-    /// Blocks that hold boots of both; of independent boots, the number of the side with fewer.
+    /// Pairing of the boots. None on an exact clock.
+    pub design: Option<Design>,
+    /// Blocks that hold boots of both; of separate runs the boots, or runs, of the side with fewer.
     pub blocks: usize,
     /// Boots of A and of B that were used.
     pub boots: (usize, usize),
@@ -186,6 +195,7 @@ impl Assessment {
             within_margin,
             tail: None,
             method: Method::Digits,
+            design: None,
             blocks: boots.0.min(boots.1),
             boots,
             unmatched: (0, 0),

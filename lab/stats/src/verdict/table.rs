@@ -5,7 +5,7 @@ use super::choose::choose_test;
 use super::data::{figures, BootValues, Data, Design, Side, TestData, TestError};
 use super::levels::{Levels, PValues};
 use super::mean::TTest;
-use super::required::{least_blocks, RequiredBoots, Unsettled};
+use super::required::{RequiredBoots, Unsettled};
 use super::test::Test;
 use super::{Assessment, Method, Settings, Tail, Verdict};
 use crate::order::Interval;
@@ -116,6 +116,7 @@ enum Prepared {
 }
 
 struct Noisy {
+    design: Design,
     data: TestData,
     method: Method,
     test: Box<dyn Test>,
@@ -210,6 +211,7 @@ impl Noisy {
                 p_equivalent: test.p_within(margin).max(mean.p_within(margin)),
                 settled,
             },
+            design: input.design,
             method,
             test,
             mean,
@@ -221,8 +223,13 @@ impl Noisy {
     fn assess(&self, levels: &Levels<'_>, index: usize, settings: &Settings) -> Assessment {
         let verdict = levels.verdict(index);
         let effect = self.ratio(self.test.estimate());
+        let is_of_few_runs = self.design == Design::Boots;
         Assessment {
-            verdict,
+            verdict: match verdict {
+                Verdict::Changed if is_of_few_runs => Verdict::RunsDiffer,
+                Verdict::Equivalent if is_of_few_runs => Verdict::RunsAgree,
+                _ => verdict,
+            },
             effect,
             interval: self.interval(1.0 - LEVEL),
             decisive: self.interval(levels.of_verdict(index)),
@@ -233,11 +240,13 @@ impl Noisy {
             within_margin: is_within(effect, settings),
             tail: self.tail(levels, verdict, settings),
             method: self.method,
+            design: Some(self.design),
             blocks: self.blocks(),
             boots: self.in_order(self.data.boots),
             unmatched: self.in_order(self.data.unmatched),
             spread: Some(self.test.spread().exp()),
-            required: (verdict == Verdict::Unsure)
+            // Boots of further runs are other boots.
+            required: (verdict == Verdict::Unsure && !is_of_few_runs)
                 .then(|| self.required_boots(levels, index, settings)),
         }
     }
@@ -292,33 +301,21 @@ impl Noisy {
         }
     }
 
-    fn design(&self) -> Design {
-        match &self.data.data {
-            Data::Differences(_) => Design::Blocked,
-            Data::Independent { .. } => Design::Independent,
-        }
-    }
-
     fn required_boots(
         &self,
         levels: &Levels<'_>,
         index: usize,
         settings: &Settings,
     ) -> RequiredBoots {
-        let changed_level = levels.of_changed(index);
-        let needed = least_blocks(self.design(), changed_level);
-        if self.blocks() < needed {
-            return RequiredBoots::TooFewBoots { needed };
-        }
         let unsettled = Unsettled {
-            design: self.design(),
+            design: self.design,
             blocks: self.blocks(),
             estimate: self.test.estimate(),
             spread: self.test.spread(),
             mean: self.mean.estimate(),
             mean_spread: self.mean.spread(),
             margin: settings.margin.ln_1p(),
-            changed_level: changed_level / 2.0,
+            changed_level: levels.of_changed(index) / 2.0,
             equivalent_level: levels.of_more_equivalent(),
         };
         unsettled.required_boots(settings.most_blocks)

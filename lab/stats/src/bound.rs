@@ -52,6 +52,19 @@ pub fn lower_bound(observed: &[Weighted]) -> f64 {
     Saddlepoint::of(observed, high).mean
 }
 
+/// Returns the 95% interval of a share of which `ones` of `all` were observed, each independently of the others (Clopper
+/// and Pearson 1934); `None` if nothing was.
+pub fn share_interval(ones: u64, all: u64) -> Option<(f64, f64)> {
+    let bound = |ones: u64| {
+        let counts = [(0.0, all - ones), (1.0, ones)].map(|(value, count)| Weighted {
+            value,
+            weight: count as f64,
+        });
+        lower_bound(&counts)
+    };
+    (all > 0).then(|| (bound(ones), 1.0 - bound(all - ones)))
+}
+
 /// A weighted mean, and the probability that Dirichlet weights give less.
 struct Saddlepoint {
     mean: f64,
