@@ -2,6 +2,7 @@
 
 use crate::document::{Look, Section, Span, Table};
 use crate::figures::{self, clock_name};
+use crate::json::JsonInterval;
 use crate::notes::Notes;
 use crate::report::Report;
 use serde::Serialize;
@@ -28,7 +29,7 @@ pub struct JsonRequests {
     count: usize,
     mean: f64,
     p50: f64,
-    p50_interval: Option<(f64, f64)>,
+    p50_interval: Option<JsonInterval>,
     p90: Option<f64>,
     p99: Option<f64>,
     p999: Option<f64>,
@@ -38,8 +39,7 @@ pub struct JsonRequests {
     rate_level: Option<f64>,
     megabytes: f64,
     rate_ratio: Option<f64>,
-    rate_ratio_interval: Option<(f64, f64)>,
-    rate_ratio_level: Option<f64>,
+    rate_ratio_interval: Option<JsonInterval>,
 }
 
 /// Returns all measured operations, in table order.
@@ -60,7 +60,7 @@ pub fn json(report: &Report) -> Vec<JsonRequests> {
             count: requests.count,
             mean: requests.mean,
             p50: requests.p50,
-            p50_interval: requests.p50_interval.map(|one| (one.low, one.high)),
+            p50_interval: requests.p50_interval.map(JsonInterval::from),
             p90: requests.p90,
             p99: requests.p99,
             p999: requests.p999,
@@ -70,8 +70,7 @@ pub fn json(report: &Report) -> Vec<JsonRequests> {
             rate_level: requests.rate_interval.map(|one| one.level),
             megabytes: requests.megabytes(),
             rate_ratio: ratio.map(|ratio| ratio.estimate),
-            rate_ratio_interval: interval.map(|one| (one.low, one.high)),
-            rate_ratio_level: interval.map(|one| one.level),
+            rate_ratio_interval: interval.map(JsonInterval::from),
         }
     };
     report.requests.iter().map(one).collect()
@@ -285,7 +284,7 @@ mod tests {
         assert_eq!(value.as_array().unwrap().len(), 18);
         assert_eq!(value[1]["rate_ratio"], 0.5);
         assert!(value[0]["rate_ratio"].is_null());
-        assert_eq!(value[1]["rate_ratio_interval"][0], 0.5);
+        assert_eq!(value[1]["rate_ratio_interval"]["low"], 0.5);
         assert!(value[0]["p999"].is_null(), "of 1,000 requests");
     }
 }

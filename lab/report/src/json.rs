@@ -10,6 +10,8 @@ use crate::irq::json::JsonInterrupts;
 use crate::{block, kernel_build, packets, populate, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use trapline_stats::host_use::HostUse;
+use trapline_stats::order::Interval;
 use trapline_stats::{BootTimeline, Cell};
 
 /// Returns the object of a report.
@@ -37,6 +39,7 @@ pub fn object(report: &Report, cells: &[Cell]) -> Object {
     let pairs = agreement::pairs(report, cells);
     let pairs = pairs.iter().map(|pair| JsonPair::new(report, pair));
     object.push_some("agreement", pairs.collect());
+    object.push_some("host_use", all::<_, JsonHostUse>(&report.summary.host_use));
     object.push("problems", problems(report));
     if let Some(control) = &report.aa_control {
         object.push("aa_control", JsonAaControl::from(control));
@@ -78,6 +81,52 @@ struct JsonStage {
     stage: &'static str,
     reached: f64,
     min: f64,
+    step: f64,
+    step_interval: Option<JsonInterval>,
+}
+
+/// An interval with its level.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct JsonInterval {
+    level: f64,
+    low: f64,
+    high: f64,
+}
+
+impl From<Interval> for JsonInterval {
+    fn from(interval: Interval) -> Self {
+        Self {
+            level: interval.level,
+            low: interval.low,
+            high: interval.high,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct JsonHostUse {
+    environment: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    settings: String,
+    fact: &'static str,
+    unit: String,
+    estimate: f64,
+    interval: Option<JsonInterval>,
+    boots: usize,
+}
+
+impl From<&HostUse> for JsonHostUse {
+    fn from(one: &HostUse) -> Self {
+        Self {
+            environment: one.config.environment.name(),
+            settings: one.config.overrides.to_string(),
+            fact: one.fact,
+            unit: one.unit.trim().to_owned(),
+            estimate: one.estimate,
+            interval: one.interval.map(JsonInterval::from),
+            boots: one.boots,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -95,6 +144,8 @@ impl From<&BootTimeline> for JsonTimeline {
             stage: at.stage.name(),
             reached: at.reached,
             min: at.min,
+            step: at.step,
+            step_interval: at.step_interval.map(JsonInterval::from),
         });
         Self {
             environment: timeline.config.environment.name(),

@@ -4,9 +4,10 @@
 
 use crate::document::{Look, Section, Span, Table};
 use crate::figures::{self, clock_name};
+use crate::json::JsonInterval;
 use crate::notes::Notes;
 use crate::report::Report;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeSet;
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::Op;
@@ -36,14 +37,20 @@ pub struct PopulatedRegion {
     total: f64,
     per_page: f64,
     /// Interval of the total over boots, on the wall clock.
-    total_interval: Option<(f64, f64)>,
+    #[serde(serialize_with = "interval")]
+    total_interval: Option<Interval>,
     /// Times what it costs without virtualization: on the wall clock the median of the ratios within blocks.
     ratio: Option<f64>,
     /// Its interval, on the wall clock.
-    ratio_interval: Option<(f64, f64)>,
+    #[serde(serialize_with = "interval")]
+    ratio_interval: Option<Interval>,
     /// Block and total of each boot, on the wall clock.
     #[serde(skip)]
     totals: Vec<(u32, f64)>,
+}
+
+fn interval<S: Serializer>(interval: &Option<Interval>, to: S) -> Result<S::Ok, S::Error> {
+    interval.map(JsonInterval::from).serialize(to)
 }
 
 /// All that was measured whole, in table order.
@@ -74,7 +81,6 @@ fn one(cells: &[Cell], config: &Config, wish: MemoryRequest) -> Option<Populated
         let paired = paired_ratio(&totals, &native.totals)?;
         Some((paired.estimate, paired.interval))
     });
-    let ends = |interval: Interval| (interval.low, interval.high);
     Some(PopulatedRegion {
         config: config.clone(),
         environment: config.environment.name(),
@@ -89,9 +95,9 @@ fn one(cells: &[Cell], config: &Config, wish: MemoryRequest) -> Option<Populated
         touch,
         total,
         per_page: total / wish.pages() as f64,
-        total_interval: median_interval(&values).map(ends),
+        total_interval: median_interval(&values),
         ratio: ratio.map(|(ratio, _)| ratio),
-        ratio_interval: ratio.and_then(|(_, interval)| interval).map(ends),
+        ratio_interval: ratio.and_then(|(_, interval)| interval),
         totals,
     })
 }
@@ -172,11 +178,9 @@ fn table(shown: &[PopulatedRegion], clock: Clock) -> Table {
 }
 
 /// Returns the larger side of an interval.
-fn side(interval: Option<(f64, f64)>, estimate: f64) -> String {
-    interval.map_or_else(String::new, |(low, high)| {
-        let side = (high - estimate).max(estimate - low) / estimate;
-        format!("±{}", figures::percent(side))
-    })
+fn side(interval: Option<Interval>, estimate: f64) -> String {
+    let side = interval.map(|interval| interval.larger_side(estimate));
+    side.map_or_else(String::new, |side| format!("±{}", figures::percent(side)))
 }
 
 /// `18   1 GiB  2m prefault`
@@ -235,12 +239,11 @@ mod tests {
         let kvm = &all[1];
         assert_eq!((kvm.environment, kvm.total), ("kvm", 1_024_000.0));
         assert_eq!((kvm.per_page, kvm.ratio), (2_000.0, Some(2.0)));
-        assert_eq!(kvm.total_interval, Some((921_600.0, 1_228_800.0)));
-        let (low, high) = kvm.ratio_interval.unwrap();
-        assert!(
-            (low - 2.0).abs() < 1e-9 && (high - 2.0).abs() < 1e-9,
-            "within blocks"
-        );
+        let total = kvm.total_interval.unwrap();
+        assert_eq!((total.low, total.high), (921_600.0, 1_228_800.0));
+        let ratio = kvm.ratio_interval.unwrap();
+        let is_two = |end: f64| (end - 2.0).abs() < 1e-9;
+        assert!(is_two(ratio.low) && is_two(ratio.high), "within blocks");
         assert_eq!((all[0].ratio, all[0].pages), (None, 512));
     }
 

@@ -3,9 +3,9 @@
 use super::{least_boots, more_boots, CompareReport, Direction};
 use crate::cell_columns::JsonCell;
 use crate::document::json::Object;
+use crate::json::JsonInterval;
 use serde::Serialize;
 use trapline_stats::compare::{Row, RunNoise};
-use trapline_stats::order::Interval;
 use trapline_stats::verdict::{Assessment, Design, Tail, Verdict};
 
 /// Returns the object of a comparison.
@@ -86,24 +86,6 @@ struct JsonMatch {
     configs: [String; 2],
     a: JsonCell,
     b: JsonCell,
-}
-
-/// The interval that the verdict rests on.
-#[derive(Serialize)]
-struct JsonInterval {
-    level: f64,
-    low: f64,
-    high: f64,
-}
-
-impl From<Interval> for JsonInterval {
-    fn from(interval: Interval) -> Self {
-        Self {
-            level: interval.level,
-            low: interval.low,
-            high: interval.high,
-        }
-    }
 }
 
 /// Standard deviation between runs of the baseline's request, as a share.
