@@ -103,7 +103,7 @@ fuzz: build ## Test parsers, VMM and switch with 10^7 to 10^8 random inputs each
 	    $(FUZZ) --package $${tests%:*} --test $${tests#*:} --no-fail-fast -- --ignored --nocapture || exit 1; \
 	done
 
-power: ## Simulate how often intervals and verdicts are right (two minutes, once built)
+power: ## Simulate how often intervals and verdicts are right (eight minutes, once built)
 	@cargo run --quiet --release --package trapline-stats --example power
 
 endure: build ## Power-cycle a Linux guest 254 times (half an hour)

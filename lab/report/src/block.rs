@@ -1,8 +1,8 @@
 //! Requests to disks: a row for each operation and environment, native files among them.
 
+use crate::document::json::JsonInterval;
 use crate::document::{Look, Section, Span, Table};
 use crate::figures::{self, clock_name};
-use crate::json::JsonInterval;
 use crate::notes::Notes;
 use crate::report::Report;
 use serde::Serialize;

@@ -5,13 +5,12 @@ use crate::aa_control::JsonAaControl;
 use crate::agreement::{self, JsonPair};
 use crate::cell_columns::JsonCell;
 use crate::co_tenants::JsonCoTenant;
-use crate::document::json::Object;
+use crate::document::json::{JsonInterval, Object};
 use crate::irq::json::JsonInterrupts;
 use crate::{block, kernel_build, packets, populate, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trapline_stats::host_use::HostUse;
-use trapline_stats::order::Interval;
 use trapline_stats::{BootTimeline, Cell};
 
 /// Returns the object of a report.
@@ -83,24 +82,6 @@ struct JsonStage {
     min: f64,
     step: f64,
     step_interval: Option<JsonInterval>,
-}
-
-/// An interval with its level.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct JsonInterval {
-    level: f64,
-    low: f64,
-    high: f64,
-}
-
-impl From<Interval> for JsonInterval {
-    fn from(interval: Interval) -> Self {
-        Self {
-            level: interval.level,
-            low: interval.low,
-            high: interval.high,
-        }
-    }
 }
 
 #[derive(Serialize)]

@@ -2,9 +2,9 @@
 //! region. Attaching and touching are separate operations; their sum and the cost by page are
 //! derived.
 
+use crate::document::json::JsonInterval;
 use crate::document::{Look, Section, Span, Table};
 use crate::figures::{self, clock_name};
-use crate::json::JsonInterval;
 use crate::notes::Notes;
 use crate::report::Report;
 use serde::{Serialize, Serializer};

@@ -38,7 +38,10 @@ pub const PAGES: [Page; 18] = [
                 0,
                 "something was measured; operations that cannot be are listed as skipped",
             ),
-            (1, "an operation that should work failed, in any boot"),
+            (
+                1,
+                "an operation that should work failed, in any boot; compare --fail-on: one changed",
+            ),
             (2, "invalid command line"),
             (3, "two runs on the instruction clock differ"),
             (4, "nothing that was asked for can be measured on this host"),

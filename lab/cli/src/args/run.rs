@@ -117,7 +117,7 @@ pub struct RunOptions {
     /// Lost boots of an operation that are no failure
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub allow_lost: Option<usize>,
-    /// Fact to store with the run, for 'trapline history'; may be repeated
+    /// Fact to store with the run; may be repeated
     #[arg(long = "fact", value_name = "NAME=VALUE", value_parser = fact, hide_short_help = true)]
     pub facts: Vec<(String, String)>,
     /// Show no progress

@@ -2,8 +2,7 @@
 
 use super::{least_boots, more_boots, CompareReport, Direction};
 use crate::cell_columns::JsonCell;
-use crate::document::json::Object;
-use crate::json::JsonInterval;
+use crate::document::json::{JsonInterval, Object};
 use serde::Serialize;
 use trapline_stats::compare::{Row, RunNoise};
 use trapline_stats::verdict::{Assessment, Design, Tail, Verdict};

@@ -1,6 +1,7 @@
 //! The JSON object of a document. `docs/json.md` and `docs/schema/run.json` describe it.
 
 use serde::Serialize;
+use trapline_stats::order::Interval;
 
 /// Keys and values in the order of the format.
 #[derive(Default)]
@@ -63,6 +64,24 @@ fn enclosed(entries: impl Iterator<Item = String>, is_pretty: bool) -> String {
         format!("{{\n  {entries}\n}}")
     } else {
         format!("{{{}}}", entries.join(","))
+    }
+}
+
+/// An interval with its level.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct JsonInterval {
+    level: f64,
+    low: f64,
+    high: f64,
+}
+
+impl From<Interval> for JsonInterval {
+    fn from(interval: Interval) -> Self {
+        Self {
+            level: interval.level,
+            low: interval.low,
+            high: interval.high,
+        }
     }
 }
 
