@@ -6,8 +6,8 @@ use crate::columns::Records;
 use crate::document::{Document, Look, Marker, Note, Section};
 use crate::report::Report;
 use crate::{
-    aa_control, agreement, block, brief, co_tenants, components, contenders, findings, host_noise,
-    host_use, irq, kernel_build, notes, packets, populate, ratios, table, timelines,
+    aa_control, block, brief, co_tenants, common_factor, components, contenders, findings,
+    host_noise, host_use, irq, kernel_build, notes, packets, populate, ratios, table, timelines,
 };
 use crate::{bencher, json, junit};
 use std::collections::BTreeSet;
@@ -54,7 +54,7 @@ fn sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
     let mut sections: Vec<Section> = findings::section(report, cells).into_iter().collect();
     sections.extend(of_all_clocks(report, cells, &families));
     sections.extend(ratios::section(report, cells));
-    sections.extend(agreement::section(report, cells));
+    sections.extend(common_factor::section(report, cells));
     sections.extend(of_all_clocks(report, cells, &[timelines::sections]));
     sections.extend(remarks(report, cells));
     sections.extend(aa_control_section(report));
@@ -97,9 +97,9 @@ fn brief_sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
             list(ratios::section(report, cells)),
         ),
         (
-            "ranks of instructions and of time",
+            "factors between instructions and time",
             "pair",
-            list(agreement::section(report, cells)),
+            list(common_factor::section(report, cells)),
         ),
         ("not measured", "reason", list(skips(report, cells))),
         ("noticed", "remark", list(problems(report))),

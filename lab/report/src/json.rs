@@ -2,9 +2,9 @@
 //! added.
 
 use crate::aa_control::JsonAaControl;
-use crate::agreement::{self, JsonPair};
 use crate::cell_columns::JsonCell;
 use crate::co_tenants::JsonCoTenant;
+use crate::common_factor::{self, JsonPair};
 use crate::document::json::{JsonInterval, Object};
 use crate::irq::json::JsonInterrupts;
 use crate::{block, kernel_build, packets, populate, Report};
@@ -35,9 +35,9 @@ pub fn object(report: &Report, cells: &[Cell]) -> Object {
     object.push_some("kernel-builds", kernel_build::json(report));
     object.push_some("packets", packets::json::cells(report));
     object.push_some("co_tenants", all::<_, JsonCoTenant>(&report.co_tenants));
-    let pairs = agreement::pairs(report, cells);
+    let pairs = common_factor::pairs(report, cells);
     let pairs = pairs.iter().map(|pair| JsonPair::new(report, pair));
-    object.push_some("agreement", pairs.collect());
+    object.push_some("common_factors", pairs.collect());
     object.push_some("host_use", all::<_, JsonHostUse>(&report.summary.host_use));
     object.push("problems", problems(report));
     if let Some(control) = &report.aa_control {

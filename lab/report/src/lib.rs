@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod aa_control;
-mod agreement;
 mod bencher;
 mod block;
 mod brief;
@@ -16,6 +15,7 @@ mod cell_columns;
 pub mod check;
 mod co_tenants;
 mod columns;
+mod common_factor;
 mod compact;
 pub mod compare;
 mod components;

@@ -1,7 +1,8 @@
 //! Published figures of the same operations, each with its source and its limits (`assets/references.json`). None is of this project.
 
 use serde::Deserialize;
-use trapline_model::{EnvironmentId, Operation};
+use std::collections::BTreeSet;
+use trapline_model::Operation;
 
 const CARDS: &str = include_str!("../assets/references.json");
 
@@ -29,6 +30,9 @@ pub struct Value {
     pub who: String,
     /// The figure.
     pub value: f64,
+    /// The processor, of cycles of KVM.
+    #[serde(default)]
+    pub processor: Option<String>,
     /// The environment that is most like it.
     #[serde(default)]
     pub here: Option<String>,
@@ -39,18 +43,20 @@ pub fn cards() -> Vec<Card> {
     serde_json::from_str(CARDS).unwrap_or_default()
 }
 
-/// Returns published cycles of operations in `environment` on hardware, one for each
-/// operation. All sources are of processors of one generation (Kaby Lake), so that their ranks
-/// may be compared.
-pub fn cycles(environment: EnvironmentId) -> Vec<(Operation, f64)> {
-    let cards = cards().into_iter().filter(|card| card.unit == "cycles");
-    let figures = cards.filter_map(|card| {
+/// Returns the processors of which there are cycles of KVM.
+pub fn processors() -> Vec<String> {
+    let values = cards().into_iter().flat_map(|card| card.values);
+    let processors: BTreeSet<String> = values.filter_map(|value| value.processor).collect();
+    processors.into_iter().collect()
+}
+
+/// Returns published cycles of operations in KVM on a processor.
+pub fn cycles(processor: &str) -> Vec<(Operation, f64)> {
+    let figures = cards().into_iter().filter_map(|card| {
         let mut values = card.values.iter();
-        let is_it = |value: &&Value| value.here.as_deref() == Some(environment.name());
-        Some((
-            Operation::from_path(&card.operation)?,
-            values.find(is_it)?.value,
-        ))
+        let is_it = |value: &&Value| value.processor.as_deref() == Some(processor);
+        let value = values.find(is_it)?.value;
+        Some((Operation::from_path(&card.operation)?, value))
     });
     figures.collect()
 }
@@ -58,8 +64,8 @@ pub fn cycles(environment: EnvironmentId) -> Vec<(Operation, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
     use trapline_abi::Op;
+    use trapline_model::EnvironmentId;
 
     #[test]
     fn every_card_can_be_shown_and_names_its_source() {
@@ -79,10 +85,24 @@ mod tests {
     }
 
     #[test]
-    fn published_cycles_are_of_different_operations() {
-        let cycles = cycles(EnvironmentId::KVM);
-        let operations: BTreeSet<_> = cycles.iter().map(|(op, _)| *op).collect();
-        assert_eq!(operations.len(), cycles.len());
-        assert!(operations.contains(&Op::Cpuid.into()) && operations.contains(&Op::Getpid.into()));
+    fn published_cycles_are_of_one_processor_each() {
+        let processors = processors();
+        assert_eq!(
+            processors,
+            ["Threadripper 1950X", "i5-3570", "i5-7300U", "i7-7920HQ"]
+        );
+        for processor in &processors {
+            let cycles = cycles(processor);
+            let operations: BTreeSet<_> = cycles.iter().map(|(op, _)| *op).collect();
+            assert_eq!(operations.len(), cycles.len());
+        }
+        let exits: Vec<_> = cycles("i5-3570").into_iter().map(|(op, _)| op).collect();
+        assert_eq!(
+            exits,
+            [Op::PortOut, Op::MmioRead, Op::Cpuid].map(Operation::from)
+        );
+        let cards = cards().into_iter().filter(|card| card.unit == "cycles");
+        let mut values = cards.flat_map(|card| card.values);
+        assert!(values.all(|value| value.processor.is_some() == value.who.starts_with("KVM")));
     }
 }

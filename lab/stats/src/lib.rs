@@ -10,11 +10,11 @@
 #![forbid(unsafe_code)]
 
 pub mod aa_test;
-pub mod agreement;
 pub mod block;
 mod bound;
 pub mod builds;
 mod cell;
+pub mod common_factor;
 pub mod compare;
 pub mod components;
 pub mod difference;

@@ -6,10 +6,10 @@
 //! through maud, which escapes it.
 
 mod aa_control;
-mod agreement;
 mod axis;
 mod boot;
 mod changes;
+mod common_factor;
 mod comparison;
 mod context;
 mod detail;
@@ -117,7 +117,7 @@ fn sections(context: &Context<'_>, profiles: &[Profile]) -> Vec<Section> {
     all.extend(interrupts::section(context));
     all.extend(reference::section(context));
     all.extend(tables::ratios(context));
-    all.extend(agreement::section(context));
+    all.extend(common_factor::section(context));
     all.extend(tables::memory_and_disks(context));
     all.extend(tables::kernel_builds(context));
     all.extend(packets::section(context));

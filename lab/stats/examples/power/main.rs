@@ -2,7 +2,6 @@
 //! with noise of several kinds. Prints the tables of docs/internals/statistics.md, with the same digits each time.
 //! An argument multiplies the number of trials; further ones name simulations.
 
-mod agreement;
 mod alternatives;
 mod autoregressive;
 mod builds;
@@ -38,7 +37,7 @@ impl Trials {
 type Simulation = fn(Trials);
 
 /// The simulations by name, in order of the document.
-const SIMULATIONS: [(&str, Simulation); 21] = [
+const SIMULATIONS: [(&str, Simulation); 20] = [
     ("intervals", intervals::print),
     ("unequal", intervals::unequal),
     ("serial", serial::print),
@@ -58,7 +57,6 @@ const SIMULATIONS: [(&str, Simulation); 21] = [
     ("packets", packets::print),
     ("stages", stages::print),
     ("modes", modes::print),
-    ("agreement", agreement::print),
     ("in-time", in_time::print),
 ];
 

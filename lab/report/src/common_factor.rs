@@ -1,35 +1,38 @@
-//! Do instructions predict time? Rank correlations of the same operations on two clocks.
+//! Do instructions predict time? One factor between the same operations on two clocks, and how far they are from it.
 //!
-//! Figures of two clocks are never divided by each other, but their orders may be compared. Pairs
-//! are the same stack on two machines - on this host and on a simulated one, or on both
-//! simulated ones - and KVM on a simulated machine beside cycles that others have published of
-//! KVM on hardware. Only times of whole operations are compared: the stages of a boot and the
-//! orders of regions grow by construction, and a correlation of them would say nothing.
+//! Pairs are the same stack on two machines - on this host and on a simulated one, or on both simulated ones - and KVM on a
+//! simulated machine beside cycles that others have published of KVM on a processor. Only times of whole operations of like
+//! kind are compared: a factor between a function call and an exit would be that of neither.
 
 use crate::document::{Look, Marker, Section};
+use crate::figures;
 use crate::references;
 use crate::{printable, Report};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::{Unit, Workload};
 use trapline_model::{Clock, Config, EnvironmentId, Operation};
-use trapline_stats::agreement::{Agreement, LEAST};
+use trapline_stats::common_factor::CommonFactor;
 use trapline_stats::Cell;
 
 /// Title of the section.
 pub const TITLE: &str = "Do instructions predict time?";
 
 /// The method, in one line.
-pub const EXPLANATION: &str = "rank correlation of operations with a figure on both sides";
+pub const EXPLANATION: &str =
+    "what the second clock has for one of the first, and the error of each operation after that factor";
 
-/// Limits of a correlation of instructions with time.
+/// Limits of predicting time by instructions.
 pub const LIMITS: &str =
     "Instructions leave out misses of caches and TLBs, the world switch (VMRUN \
                           counts 1) and delivery of interrupts, and count string instructions by \
                           the iteration: docs/clocks.md.";
 
-/// Workloads of which operations are compared.
-const WORKLOADS: [Workload; 3] = [Workload::Basic, Workload::System, Workload::Exits];
+/// Workloads of which operations are compared, each by itself: their operations are of like kind.
+const WORKLOADS: [Workload; 2] = [Workload::System, Workload::Exits];
+
+/// Least number of operations that have a common factor.
+const LEAST: usize = 3;
 
 const EMULATED: &str = "ring 0 is emulated on this host, so an exit there takes the time of the \
                         emulation and not that of the hardware";
@@ -39,33 +42,32 @@ const EMULATED: &str = "ring 0 is emulated on this host, so an exit there takes 
 pub enum Side {
     /// A configuration of the run.
     Measured(Config),
-    /// Published cycles of KVM on hardware.
-    Published,
+    /// Published cycles of KVM on this processor.
+    Published(String),
 }
 
-/// Two sides, and how far they agree.
+/// Two sides, and the factor between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
     /// The one side.
     pub a: Side,
     /// The other one.
     pub b: Side,
-    /// Operations with a figure on both sides, in table order.
-    pub operations: Vec<Operation>,
-    /// The correlations, or why there are none.
-    pub outcome: Result<Correlations, &'static str>,
+    /// The factor of each workload, or why there are none.
+    pub outcome: Result<Vec<OfWorkload>, &'static str>,
     /// The difference between figures of this host and of hardware, if there is one.
     pub caveat: Option<String>,
 }
 
-/// The correlations of a pair.
+/// The factor of the operations of a workload.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Correlations {
-    /// The correlation of all operations.
-    pub all: Agreement,
-    /// The correlation and the number of operations of each workload, if there are several
-    /// workloads: a wide range of figures alone makes a high correlation of all.
-    pub within: Vec<(Workload, usize, Agreement)>,
+pub struct OfWorkload {
+    /// The workload.
+    pub workload: Workload,
+    /// Operations with a figure on both sides, in table order.
+    pub operations: Vec<Operation>,
+    /// The factor, with the error of each.
+    pub common: CommonFactor,
 }
 
 impl Side {
@@ -73,14 +75,23 @@ impl Side {
     fn name(&self, report: &Report) -> String {
         match self {
             Self::Measured(config) => report.name(config),
-            Self::Published => "published cycles".to_owned(),
+            Self::Published(processor) => format!("published cycles of KVM, {processor}"),
         }
     }
 
     fn figures(&self, cells: &[Cell]) -> BTreeMap<Operation, f64> {
         match self {
             Self::Measured(config) => measured(cells, config),
-            Self::Published => references::cycles(EnvironmentId::KVM).into_iter().collect(),
+            Self::Published(processor) => references::cycles(processor).into_iter().collect(),
+        }
+    }
+
+    /// Returns the unit of its figures.
+    fn unit(&self) -> &'static str {
+        match self {
+            Self::Measured(config) if config.clock().is_exact() => "insn",
+            Self::Measured(_) => "ns",
+            Self::Published(_) => "cycles",
         }
     }
 
@@ -125,7 +136,12 @@ fn sides(cells: &[Cell]) -> Vec<(Side, Side)> {
     for id in [EnvironmentId::SIM_KVM, EnvironmentId::SIM_VMX_KVM] {
         // The one with default settings is the first.
         let first = configs.iter().find(|config| config.environment == id);
-        sides.extend(first.map(|config| (measured(config), Side::Published)));
+        let processors = references::processors().into_iter().map(Side::Published);
+        sides.extend(first.into_iter().flat_map(|config| {
+            processors
+                .clone()
+                .map(|published| (measured(config), published))
+        }));
     }
     sides
 }
@@ -174,40 +190,36 @@ fn pair(a: Side, b: Side, report: &Report, cells: &[Cell]) -> Option<Pair> {
         .iter()
         .filter_map(|(op, figure)| Some((*op, (*figure, *of_b.get(op)?))));
     let both: Vec<(Operation, (f64, f64))> = both.collect();
-    if both.len() < LEAST {
+    let factors = WORKLOADS.into_iter().filter_map(|workload| {
+        let own = both.iter().filter(|(op, _)| op.is_of(workload));
+        let (operations, figures): (Vec<Operation>, Vec<(f64, f64)>) = own.copied().unzip();
+        let common = CommonFactor::of(&figures).filter(|_| operations.len() >= LEAST)?;
+        Some(OfWorkload {
+            workload,
+            operations,
+            common,
+        })
+    });
+    let factors: Vec<OfWorkload> = factors.collect();
+    if factors.is_empty() {
         return None;
     }
     let refused = (a.needs_hardware() || b.needs_hardware()) && ring0_is_emulated(report);
     let of_host = a.is_this_host() || b.is_this_host();
-    let outcome = if refused {
-        Err(EMULATED)
-    } else {
-        Ok(correlations(&both)?)
-    };
     Some(Pair {
+        outcome: if refused { Err(EMULATED) } else { Ok(factors) },
+        caveat: nested(report).filter(|_| of_host && !refused),
         a,
         b,
-        operations: both.iter().map(|(op, _)| *op).collect(),
-        outcome,
-        caveat: nested(report).filter(|_| of_host && !refused),
     })
 }
 
-fn correlations(both: &[(Operation, (f64, f64))]) -> Option<Correlations> {
-    let of = |wanted: &dyn Fn(Operation) -> bool| -> Vec<(f64, f64)> {
-        let chosen = both.iter().filter(|(op, _)| wanted(*op));
-        chosen.map(|(_, figures)| *figures).collect()
-    };
-    let within = WORKLOADS.into_iter().filter_map(|workload| {
-        let figures = of(&|op| op.is_of(workload));
-        let is_part = figures.len() < both.len();
-        let agreement = Agreement::of(&figures).filter(|_| is_part)?;
-        Some((workload, figures.len(), agreement))
-    });
-    Some(Correlations {
-        all: Agreement::of(&of(&|_| true))?,
-        within: within.collect(),
-    })
+impl OfWorkload {
+    /// Returns the operation that is farthest from the factor, with its error.
+    pub fn worst(&self) -> (Operation, f64) {
+        let (place, error) = self.common.worst();
+        (self.operations[place], error)
+    }
 }
 
 impl Pair {
@@ -216,57 +228,35 @@ impl Pair {
         format!("{} and {}", self.a.name(report), self.b.name(report))
     }
 
-    /// Returns the operation whose ranks differ most, with these ranks; `None` if none do.
-    pub fn farthest(&self) -> Option<(Operation, (f64, f64))> {
-        let ranks = &self.outcome.as_ref().ok()?.all.ranks;
-        let apart = |ranks: &(f64, f64)| (ranks.0 - ranks.1).abs();
-        let ranked = self.operations.iter().copied().zip(ranks.iter().copied());
-        ranked
-            .filter(|(_, ranks)| apart(ranks) > 0.0)
-            .max_by(|one, other| apart(&one.1).total_cmp(&apart(&other.1)))
+    /// Returns the unit of its factors: that of the second side by that of the first.
+    pub fn unit(&self) -> String {
+        format!("{}/{}", self.b.unit(), self.a.unit())
     }
 
     /// Its figures in a sentence.
     pub fn sentence(&self) -> String {
-        let correlations = match &self.outcome {
-            Ok(correlations) => correlations,
+        let factors = match &self.outcome {
+            Ok(factors) => factors,
             Err(reason) => return format!("refused: {reason}"),
         };
-        let all = &correlations.all;
-        let mut parts = vec![format!(
-            "rho {:.2}{}, p {}, {} operations",
-            all.rho,
-            all.interval.map_or(String::new(), |ends| format!(
-                ", 95% interval {}",
-                range(ends)
-            )),
-            probability(all.p),
-            self.operations.len()
-        )];
-        for (workload, count, agreement) in &correlations.within {
-            let name = workload.name();
-            parts.push(format!("within {name} {:.2} of {count}", agreement.rho));
-        }
-        if let Some((op, (a, b))) = self.farthest() {
-            let path = op.path();
-            parts.push(format!("farthest apart {path}, ranks {a} and {b}"));
-        }
-        parts.extend(self.caveat.clone());
+        let unit = self.unit();
+        let parts = factors.iter().map(|of| {
+            let (op, error) = of.worst();
+            let typical = of.common.typical.map_or_else(
+                || "too few operations for an error".to_owned(),
+                |typical| format!("typical error {}", figures::times(typical)),
+            );
+            format!(
+                "{}: {} {unit}; {typical}, worst {} {}; {} operations",
+                of.workload.name(),
+                figures::quantity(of.common.factor),
+                op.name(),
+                figures::times(error),
+                of.operations.len()
+            )
+        });
+        let parts: Vec<String> = parts.chain(self.caveat.clone()).collect();
         parts.join("; ")
-    }
-}
-
-/// Both ends of an interval.
-pub fn range((low, high): (f64, f64)) -> String {
-    format!("{low:.2} to {high:.2}")
-}
-
-/// Four digits, or a bound.
-pub fn probability(p: f64) -> String {
-    if p < 0.0001 {
-        "below 0.0001".to_owned()
-    } else {
-        format!("{p:.4}")
     }
 }
 
@@ -289,58 +279,41 @@ pub(crate) fn section(report: &Report, cells: &[Cell]) -> Option<Section> {
 pub(crate) struct JsonPair {
     a: String,
     b: String,
-    operations: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     caveat: Option<String>,
-    #[serde(flatten)]
-    all: Option<JsonAgreement>,
-    /// By workload.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    within: BTreeMap<&'static str, JsonAgreement>,
-    /// Ranks of the operations, on both sides.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    ranks: Vec<(f64, f64)>,
+    unit: String,
+    factors: Vec<JsonFactor>,
 }
 
 #[derive(Serialize)]
-struct JsonAgreement {
-    n: usize,
-    rho: f64,
-    low: Option<f64>,
-    high: Option<f64>,
-    p: f64,
-}
-
-impl JsonAgreement {
-    fn new(n: usize, agreement: &Agreement) -> Self {
-        Self {
-            n,
-            rho: agreement.rho,
-            low: agreement.interval.map(|(low, _)| low),
-            high: agreement.interval.map(|(_, high)| high),
-            p: agreement.p,
-        }
-    }
+struct JsonFactor {
+    workload: &'static str,
+    factor: f64,
+    typical_error: Option<f64>,
+    /// By operation.
+    errors: BTreeMap<String, f64>,
 }
 
 impl JsonPair {
     pub fn new(report: &Report, pair: &Pair) -> Self {
-        let correlations = pair.outcome.as_ref().ok();
-        let within = correlations.into_iter().flat_map(|all| &all.within);
-        let n = pair.operations.len();
+        let factors = pair.outcome.iter().flatten().map(|of| {
+            let names = of.operations.iter().map(|op| op.path());
+            JsonFactor {
+                workload: of.workload.name(),
+                factor: of.common.factor,
+                typical_error: of.common.typical,
+                errors: names.zip(of.common.errors.iter().copied()).collect(),
+            }
+        });
         Self {
             a: pair.a.name(report),
             b: pair.b.name(report),
-            operations: pair.operations.iter().map(|op| op.path()).collect(),
             refused: pair.outcome.as_ref().err().copied(),
             caveat: pair.caveat.clone(),
-            all: correlations.map(|it| JsonAgreement::new(n, &it.all)),
-            within: within
-                .map(|(workload, n, one)| (workload.name(), JsonAgreement::new(*n, one)))
-                .collect(),
-            ranks: correlations.map_or_else(Vec::new, |it| it.all.ranks.clone()),
+            unit: pair.unit(),
+            factors: factors.collect(),
         }
     }
 }
