@@ -13,7 +13,7 @@
 
 use crate::address_space::{AddressLayout, KERNEL};
 use crate::format::{FormatError, InsnCount, MarkerError, Window};
-use crate::insn::{InsnTraits, MAX_LENGTH};
+use crate::insn::{Event, InsnTraits, MAX_LENGTH};
 use std::collections::BTreeMap;
 use std::io;
 use trapline_abi::marker;
@@ -86,7 +86,7 @@ impl TraceReader {
         };
         match parse_insn(tick) {
             Some(insn) => self.execute(&insn),
-            None if tick.windows(3).any(|word| word == b"???") => self.add(0, false, false),
+            None if tick.windows(3).any(|word| word == b"???") => self.add(0, false, None),
             None => self.fail(FormatError::Line(
                 String::from_utf8_lossy(line).into_owned(),
             )),
@@ -103,12 +103,12 @@ impl TraceReader {
         let in_kernel = insn.address >= KERNEL;
         let is_exit_target = in_kernel && self.in_guest;
         self.in_guest &= !in_kernel;
-        let halts = InsnTraits::new(self.layout, insn.address, bytes, false).halts();
-        self.add(insn.address, is_exit_target, halts);
+        let event = InsnTraits::new(self.layout, insn.address, bytes, false).event();
+        self.add(insn.address, is_exit_target, event);
         self.in_guest |= in_kernel && GUEST_ENTRIES.iter().any(|entry| bytes == entry);
     }
 
-    fn add(&mut self, address: u64, is_exit_target: bool, halts: bool) {
+    fn add(&mut self, address: u64, is_exit_target: bool, event: Option<Event>) {
         let level = u8::from(self.in_guest);
         if let Some(open) = &mut self.open {
             let known = open.entry((level, address)).or_insert(InsnCount {
@@ -118,7 +118,7 @@ impl TraceReader {
             });
             known.count += 1;
             known.is_exit_target |= is_exit_target;
-            known.halts |= halts;
+            known.event = known.event.or(event.filter(|_| level == 0));
         }
     }
 

@@ -6,6 +6,7 @@
 
 use crate::address_space::{AddressLayout, AddressSpace};
 use crate::format::Window;
+use crate::insn::Event;
 use crate::source::{CodeOffset, SourceLine, Sources};
 use crate::stacks::{self, Stack};
 use crate::symbols::{Function, Symbols};
@@ -77,9 +78,8 @@ pub struct Profile {
     pub faults: u64,
     /// Interrupts of the machine.
     pub interrupts: u64,
-    /// Halts of the CPU until an interrupt, during which the clock advances without
-    /// instructions.
-    pub halts: u64,
+    /// What instructions in host mode did beside, by event.
+    pub events: BTreeMap<Event, u64>,
     /// Instructions that were counted and did not retire: by guest exits, and by faults.
     pub unretired: [u64; 2],
     /// Functions by decreasing cost; then what is subtracted.
@@ -152,6 +152,11 @@ fn is_linux_interrupt(name: &str) -> bool {
 }
 
 impl Profile {
+    /// Returns how often an event occurred in all batches.
+    pub fn count(&self, event: Event) -> u64 {
+        self.events.get(&event).copied().unwrap_or(0)
+    }
+
     /// Creates the profile of merged batches from their merged windows. `around` is the number
     /// of instructions between the clock readings and the markers.
     pub fn new(
@@ -174,7 +179,9 @@ impl Profile {
             let function = symbols.find_insn(space, insn.address, insn.page);
             *functions.entry(function).or_default() += insn.count;
             profile.counted += insn.count;
-            profile.halts += if insn.halts { insn.count } else { 0 };
+            if let Some(event) = insn.event {
+                *profile.events.entry(event).or_default() += insn.count;
+            }
             let entry = (space, insn.address);
             if entries.image_faults.contains(&entry) {
                 profile.faults += insn.count;

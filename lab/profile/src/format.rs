@@ -18,19 +18,25 @@
 //! `window` is a batch of work, `stage` the interval between two stages of a launch. `h` is
 //! host mode, `g` guest mode, `g2` and `g3` are nested guest modes. Addresses are hexadecimal, counts decimal. `page` is the
 //! fingerprint of the instruction's page ([`crate::page`]). `uncharged` counts instructions
-//! that did not retire and led here. `leaves` marks the target of #VMEXIT, `halts` an
-//! instruction that stops the CPU until an interrupt. A path line gives the depth and the last
+//! that did not retire and led here. `leaves` marks the target of #VMEXIT, the name of an [`Event`] an
+//! instruction that has it. A path line gives the depth and the last
 //! step: kind, last instruction before it, first instruction after it; it continues the last
 //! path above it of lower depth. Lines with `-` count instructions on that path. `nested` and
 //! `unbegun` report markers out of order ([`MarkerError`]).
 
+use crate::insn::Event;
 use std::fmt::Write;
 use trapline_abi::Stage;
 
 /// Returns the plugin's reply to `probe`. It contains a hash of the files that define the
 /// formats, so that plugin and reader of different builds do not match.
 pub fn ready() -> String {
-    let files = [include_str!("format.rs"), include_str!("irq_path.rs")].concat();
+    let files = [
+        include_str!("format.rs"),
+        include_str!("insn.rs"),
+        include_str!("irq_path.rs"),
+    ]
+    .concat();
     format!("{READY} {:016x}", fnv1a(files.as_bytes()))
 }
 
@@ -70,8 +76,8 @@ pub struct InsnCount {
     pub unretired: u64,
     /// True for the target of #VMEXIT.
     pub is_exit_target: bool,
-    /// True if it stops the CPU until an interrupt.
-    pub halts: bool,
+    /// What it does beside, in host mode.
+    pub event: Option<Event>,
 }
 
 /// The interval that a window covers.
@@ -195,7 +201,6 @@ const STAGE: &str = "stage";
 const PAGE: &str = "page";
 const UNCHARGED: &str = "uncharged";
 const LEAVES: &str = "leaves";
-const HALTS: &str = "halts";
 
 /// Formats one window.
 pub fn write(window: &Window) -> String {
@@ -236,10 +241,9 @@ fn write_insn(text: &mut String, insn: &InsnCount) {
     if insn.unretired != 0 {
         let _ = write!(text, " {UNCHARGED} {}", insn.unretired);
     }
-    for (is_set, word) in [(insn.is_exit_target, LEAVES), (insn.halts, HALTS)] {
-        if is_set {
-            let _ = write!(text, " {word}");
-        }
+    let leaves = insn.is_exit_target.then_some(LEAVES);
+    for word in leaves.into_iter().chain(insn.event.map(Event::name)) {
+        let _ = write!(text, " {word}");
     }
     text.push('\n');
 }
@@ -328,7 +332,12 @@ fn parse_line(line: &str, window: &mut Window) -> Option<()> {
 }
 
 fn parse_insn(mut words: Vec<&str>) -> Option<InsnCount> {
-    let halts = words.pop_if(|word| *word == HALTS).is_some();
+    let last = words.last().copied();
+    let mut events = Event::ALL.into_iter();
+    let event = events.find(|event| last == Some(event.name()));
+    if event.is_some() {
+        words.pop();
+    }
     let is_exit_target = words.pop_if(|word| *word == LEAVES).is_some();
     let unretired = pop_value(UNCHARGED, &mut words);
     let page = pop_value(PAGE, &mut words);
@@ -346,7 +355,7 @@ fn parse_insn(mut words: Vec<&str>) -> Option<InsnCount> {
         count: count.parse().ok()?,
         unretired: unretired.unwrap_or("0").parse().ok()?,
         is_exit_target,
-        halts,
+        event,
     })
 }
 

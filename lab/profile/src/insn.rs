@@ -47,6 +47,71 @@ fn extension(operand: u8) -> u8 {
     operand >> 3 & 7
 }
 
+/// What an instruction does beside the work that a count of 1 stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Event {
+    /// Stops the CPU until an interrupt, during which the clock advances without instructions.
+    Halt,
+    /// Enters a guest: VMRUN, VMLAUNCH or VMRESUME.
+    GuestEntry,
+    /// Returns from a system call to its program: SYSRET or SYSEXIT.
+    SystemReturn,
+    /// Returns from an interrupt or fault: IRET.
+    TrapReturn,
+    /// Writes a model-specific register: WRMSR.
+    MsrWrite,
+    /// Replaces the root of the page tables: a move to CR3.
+    PageTableRoot,
+    /// One iteration of a repeated string instruction, which counts 1 whatever its length.
+    StringIteration,
+}
+
+impl Event {
+    /// All events, in the order of output.
+    pub const ALL: [Self; 7] = [
+        Self::Halt,
+        Self::GuestEntry,
+        Self::SystemReturn,
+        Self::TrapReturn,
+        Self::MsrWrite,
+        Self::PageTableRoot,
+        Self::StringIteration,
+    ];
+
+    /// Returns the name in the plugin's output and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Halt => "halts",
+            Self::GuestEntry => "guest_entries",
+            Self::SystemReturn => "system_returns",
+            Self::TrapReturn => "trap_returns",
+            Self::MsrWrite => "msr_writes",
+            Self::PageTableRoot => "page_table_roots",
+            Self::StringIteration => "string_iterations",
+        }
+    }
+
+    /// Returns the event of an instruction, if it has one.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let code = opcode(bytes);
+        let is_repeated = bytes[..bytes.len() - code.len()]
+            .iter()
+            .any(|prefix| matches!(prefix, 0xf2 | 0xf3));
+        match *code {
+            [0xf4, ..] => Some(Self::Halt),
+            [0x0f, 0x01, 0xd8 | 0xc2 | 0xc3, ..] => Some(Self::GuestEntry),
+            [0x0f, 0x07 | 0x35, ..] => Some(Self::SystemReturn),
+            [0xcf, ..] => Some(Self::TrapReturn),
+            [0x0f, 0x30, ..] => Some(Self::MsrWrite),
+            [0x0f, 0x22, operand, ..] if extension(operand) == 3 => Some(Self::PageTableRoot),
+            [0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf, ..] if is_repeated => {
+                Some(Self::StringIteration)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Set for every instruction. The lowest byte holds the length.
 const KNOWN: u64 = 1 << 8;
 /// Last instruction of a translation block.
@@ -59,14 +124,14 @@ const JUMP: u64 = 1 << 11;
 const CALLS_KERNEL: u64 = 1 << 12;
 /// The interrupted code follows.
 const RETURNS: u64 = 1 << 13;
-/// Stops the CPU until an interrupt.
-const HALTS: u64 = 1 << 14;
 /// Executed at CPL 0 in host mode.
 const PRIVILEGED: u64 = 1 << 15;
 /// Belongs to a program.
 const PROGRAM: u64 = 1 << 16;
 /// Faults without privilege.
 const REFUSED: u64 = 1 << 17;
+/// Lowest bit of the place of its event in [`Event::ALL`], from 1; 0 for none.
+const EVENT: u32 = 20;
 
 /// Address and properties of an instruction that decide whether it retired, given its successor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,11 +147,13 @@ impl InsnTraits {
         let privileged = layout.is_privileged(address);
         let program = layout.space(0, address) == AddressSpace::User;
         let flag = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
+        let event = Event::of(bytes).map_or(0, |event| event as u64 + 1);
         Self {
             address,
             bits: KNOWN
                 | bytes.len() as u64
                 | classify(bytes)
+                | event << EVENT
                 | flag(ends_block, ENDS_BLOCK)
                 | flag(privileged, PRIVILEGED)
                 | flag(program, PROGRAM),
@@ -108,9 +175,11 @@ impl InsnTraits {
         self.has(KNOWN)
     }
 
-    /// Returns true if it stops the CPU until an interrupt.
-    pub fn halts(self) -> bool {
-        self.has(PRIVILEGED) && self.has(HALTS)
+    /// Returns its event, if it has one. Only privileged code halts.
+    pub fn event(self) -> Option<Event> {
+        let place = (self.bits >> EVENT) as usize;
+        let event = Event::ALL.get(place.checked_sub(1)?).copied();
+        event.filter(|event| *event != Event::Halt || self.has(PRIVILEGED))
     }
 
     /// Returns true if it runs at CPL 0 in host mode.
@@ -165,7 +234,7 @@ impl InsnTraits {
 fn classify(bytes: &[u8]) -> u64 {
     match *opcode(bytes) {
         [0x6c..=0x6f | 0xe4..=0xe7 | 0xec..=0xef, ..] => INTERCEPTED,
-        [0xf4, ..] => INTERCEPTED | HALTS | REFUSED,
+        [0xf4, ..] => INTERCEPTED | REFUSED,
         [0x0f, 0x30 | 0x32, ..] => INTERCEPTED | REFUSED,
         [0x0f, 0xa2, ..] | [0x0f, 0x01, 0xc1 | 0xd8..=0xdd, ..] => INTERCEPTED,
         [0x0f, 0x20 | 0x22, operand, ..] if extension(operand) != 3 => INTERCEPTED | REFUSED,
@@ -204,6 +273,37 @@ mod tests {
         ] {
             assert_eq!(flow(bytes), expected, "{bytes:x?}");
         }
+    }
+
+    #[test]
+    fn events_are_recognized() {
+        for (bytes, expected) in [
+            (&[0xf4][..], Some(Event::Halt)),
+            (&VMRUN, Some(Event::GuestEntry)),
+            (&[0x0f, 0x01, 0xc3], Some(Event::GuestEntry)),
+            (&[0x48, 0x0f, 0x07], Some(Event::SystemReturn)),
+            (&[0x48, 0xcf], Some(Event::TrapReturn)),
+            (&[0x0f, 0x30], Some(Event::MsrWrite)),
+            (&[0x0f, 0x22, 0xdf], Some(Event::PageTableRoot)),
+            (&[0x41, 0x0f, 0x22, 0xdc], Some(Event::PageTableRoot)),
+            (&[0xf3, 0x48, 0xab], Some(Event::StringIteration)),
+            (&[0xf3, 0xa4], Some(Event::StringIteration)),
+            // Without a prefix; a move to CR0; VMCALL; a return and a pause with the prefix.
+            (&[0xab], None),
+            (&[0x0f, 0x22, 0xc7], None),
+            (&[0x0f, 0x01, 0xc1], None),
+            (&[0xf3, 0xc3], None),
+            (&[0xf3, 0x90], None),
+        ] {
+            assert_eq!(Event::of(bytes), expected, "{bytes:x?}");
+            let kernel = crate::address_space::KERNEL;
+            let traits = InsnTraits::new(AddressLayout::Linux, kernel, bytes, false);
+            assert_eq!(traits.event(), expected);
+            let restored = InsnTraits::from_bits(kernel, traits.bits());
+            assert_eq!(restored.event(), expected);
+        }
+        let program = InsnTraits::new(AddressLayout::Linux, 0x1000, &[0xf4], false);
+        assert_eq!(program.event(), None);
     }
 
     #[test]

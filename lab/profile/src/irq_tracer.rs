@@ -14,7 +14,7 @@
 use crate::address_space::{AddressLayout, AddressSpace};
 use crate::counter::Insn;
 use crate::current_block::CurrentBlock;
-use crate::insn::{InsnTraits, VMRUN};
+use crate::insn::{Event, InsnTraits, VMRUN};
 use crate::irq_path::{IrqEvent, IrqPath, IrqTimestamps};
 use crate::retirement::{OpenWindows, Retirement};
 use std::collections::HashSet;
@@ -149,7 +149,7 @@ impl IrqTracer {
                     exit_targets.insert(address + VMRUN.len() as u64);
                     Some(IrqEvent::GuestEntry)
                 }
-                true if traits.halts() => Some(IrqEvent::Halt),
+                true if traits.event() == Some(Event::Halt) => Some(IrqEvent::Halt),
                 _ => self.path.get().and_then(|path| path.event(address, bytes)),
             };
             (traits, event.map(|event| TracePoint { address, event }))

@@ -26,7 +26,7 @@ pub mod text;
 pub use address_space::{AddressLayout, AddressSpace, XEN};
 pub use breakdown::{changes, Batch, Change, FunctionCost, Profile, StageProfile, MEASUREMENT};
 pub use format::Window;
-pub use insn::MAX_LENGTH;
+pub use insn::{Event, MAX_LENGTH};
 pub use levels::MAX_LEVELS;
 pub use stacks::Stack;
 pub use symbols::{Function, Symbols};

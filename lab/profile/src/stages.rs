@@ -8,6 +8,7 @@
 use crate::address_space::AddressLayout;
 use crate::breakdown::{Batch, Profile, StageProfile};
 use crate::format::{FormatError, Window, WindowKind};
+use crate::insn::Event;
 use crate::symbols::Symbols;
 use std::collections::BTreeMap;
 use trapline_abi::Stage;
@@ -66,7 +67,9 @@ pub fn estimate_timestamps(
     let profiles: Vec<_> = windows.iter().map(profile).collect();
     let retired = |profile: &Profile| profile.residual.unsigned_abs();
     let halted = took.saturating_sub(profiles.iter().map(retired).sum());
-    let last_halt = profiles.iter().rposition(|profile| profile.halts != 0);
+    let last_halt = profiles
+        .iter()
+        .rposition(|profile| profile.count(Event::Halt) != 0);
     let last_halt = last_halt.unwrap_or(profiles.len().saturating_sub(1));
     let mut reached = BTreeMap::from([(Stage::Exec, 0)]);
     let mut now = 0;

@@ -1,6 +1,7 @@
 //! Profiles as tables for a terminal: stages of a launch, components, functions.
 
 use crate::breakdown::{Change, Profile};
+use crate::insn::Event;
 use crate::source::{LineCost, SourceLine, Sources};
 use crate::symbols::Function;
 use std::fmt::Write;
@@ -246,14 +247,13 @@ fn balance(profile: &Profile) -> String {
         exits,
         faults,
         interrupts,
-        halts,
         ..
     } = profile;
     let residual = number(*residual as f64);
-    let halted = match halts {
+    let halted = match profile.count(Event::Halt) {
         0 => String::new(),
         1 => ", while the CPU was halted once".to_owned(),
-        _ => format!(", while the CPU was halted {halts} times"),
+        halts => format!(", while the CPU was halted {halts} times"),
     };
     let interrupted = match interrupts {
         0 => String::new(),
@@ -266,8 +266,46 @@ fn balance(profile: &Profile) -> String {
     let counted = number(*counted as f64);
     format!(
         "{operations}, {counted} instructions counted, \
-         {exits} exits, {faults} faults{interrupted}.\nResidual: {residual}{halted}"
+         {exits} exits, {faults} faults{interrupted}.{}\nResidual: {residual}{halted}",
+        events(profile)
     )
+}
+
+/// Columns of a line of events.
+const EVENTS: usize = 80;
+
+/// Returns how often each event occurs in an operation, in lines that begin with a line feed; empty for none.
+fn events(profile: &Profile) -> String {
+    let mut text = String::new();
+    let mut column = EVENTS;
+    for event in Event::ALL {
+        let words = match event {
+            Event::Halt => continue,
+            Event::GuestEntry => "guest entries",
+            Event::SystemReturn => "returns from system calls",
+            Event::TrapReturn => "returns from interrupts",
+            Event::MsrWrite => "writes of MSRs",
+            Event::PageTableRoot => "page-table roots",
+            Event::StringIteration => "string iterations",
+        };
+        let count = profile.count(event) as f64 / profile.operations.max(1) as f64;
+        if count == 0.0 {
+            continue;
+        }
+        let item = format!("{words} {}", number(count));
+        let begin = if text.is_empty() {
+            "\nBy operation: "
+        } else if column + item.len() + 2 > EVENTS {
+            ",\n "
+        } else {
+            ", "
+        };
+        let line = begin.rsplit('\n').next().unwrap_or(begin);
+        column = item.len() + line.len() + if line == begin { column } else { 0 };
+        text.push_str(begin);
+        text.push_str(&item);
+    }
+    text
 }
 
 /// Formats a number with grouped thousands, and with two decimals unless it is whole.

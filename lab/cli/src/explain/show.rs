@@ -9,7 +9,7 @@ use serde_json::{json, Value};
 use trapline_abi::Op;
 use trapline_model::names;
 use trapline_profile::source::Sources;
-use trapline_profile::{text, Function, Profile, StageProfile};
+use trapline_profile::{text, Event, Function, Profile, StageProfile};
 
 /// Prints pages. In JSON a single page is an object; several are a list in an object.
 ///
@@ -110,9 +110,17 @@ fn breakdown(profile: &Profile) -> Value {
         "exits": profile.exits,
         "faults": profile.faults,
         "interrupts": profile.interrupts,
-        "halts": profile.halts,
+        "halts": profile.count(Event::Halt),
+        "events": events(profile),
         "functions": functions,
     })
+}
+
+/// Returns how often each event occurred in all batches.
+fn events(profile: &Profile) -> Value {
+    let events = Event::ALL.into_iter().filter(|event| *event != Event::Halt);
+    let counts = events.map(|event| (event.name().to_owned(), json!(profile.count(event))));
+    Value::Object(counts.collect())
 }
 
 /// Adds the source line of a function, if it is known.

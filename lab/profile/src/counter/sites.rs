@@ -103,7 +103,7 @@ impl State {
                     count: sum.count + count,
                     unretired: 0,
                     is_exit_target: sum.is_exit_target || site.target_of().is_some(),
-                    halts: sum.halts || (level == 0 && site.traits.halts()),
+                    event: sum.event.or(site.traits.event().filter(|_| level == 0)),
                 };
             });
         }

@@ -30,7 +30,7 @@ fn written_windows_parse_to_the_same_windows() {
         count: 7,
         unretired,
         is_exit_target,
-        halts: !is_exit_target,
+        event: (!is_exit_target).then_some(Event::MsrWrite),
     };
     let batch = Window {
         kind: WindowKind::Batch,

@@ -106,7 +106,7 @@ fn estimated_timestamps_include_the_last_halt() {
     let mut windows = windows().split_off(1);
     assert_eq!(estimate(&windows, 101 + 41), [0, 101, 142]);
     assert_eq!(estimate(&windows, 101 + 41 + 5), [0, 101, 147]);
-    windows[0].insns[0].halts = true;
+    windows[0].insns[0].event = Some(Event::Halt);
     assert_eq!(estimate(&windows, 101 + 41 + 5), [0, 106, 147]);
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::breakdown::{FunctionCost, StageProfile};
 use expect_test::expect;
+use std::collections::BTreeMap;
 use trapline_abi::Stage;
 
 fn profile(functions: usize) -> Profile {
@@ -88,7 +89,11 @@ fn launches_are_listed_by_stage_with_halts() {
         ],
         residual: 8_657_291,
         operations: 1,
-        halts: 3,
+        events: BTreeMap::from([
+            (Event::Halt, 3),
+            (Event::GuestEntry, 7),
+            (Event::MsrWrite, 21),
+        ]),
         ..profile(200_000)
     };
     let text = table("boot/exit in sim/kvm", &launch, 80);
@@ -109,8 +114,27 @@ fn launches_are_listed_by_stage_with_halts() {
         200,069,985  100.0%                     199970 more (--format json lists all)
 
         Once, 800,400,000 instructions counted, 0 exits, 0 faults.
+        By operation: guest entries 7, writes of MSRs 21
         Residual: 8,657,291, while the CPU was halted 3 times"#]]
     .assert_eq(&others.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn events_of_an_operation_fit_80_columns() {
+    let others = Event::ALL.into_iter().skip(1);
+    let profile = Profile {
+        operations: 4,
+        events: others.zip([4, 400_000, 2, 6_000, 8, 402]).collect(),
+        ..profile(1)
+    };
+    let text = table("exits/cpuid in sim/kvm", &profile, 80);
+    let lines: Vec<_> = text.lines().rev().take(4).collect();
+    expect![[r#"
+        Residual: 0
+         string iterations 100.50
+         returns from interrupts 0.50, writes of MSRs 1,500, page-table roots 2,
+        By operation: guest entries 1, returns from system calls 100,000,"#]]
+    .assert_eq(&lines.join("\n"));
 }
 
 #[test]
