@@ -199,6 +199,11 @@ fn few_runs_differ_or_agree() {
             };
         }
     }
+    // Of another environment.
+    let other = &mut compare.matches[4];
+    for cell in [&mut other.a, &mut other.b] {
+        cell.config = EnvironmentId::QEMU_TCG.into();
+    }
     compare.matches[1].noise = Some(RunNoise {
         runs: 4,
         deviation: 0.0123,

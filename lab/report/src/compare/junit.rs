@@ -2,7 +2,7 @@
 //! missing comparisons are skipped.
 
 use super::table::factor;
-use super::{verdict, CompareReport, Direction};
+use super::{pair_name, verdict, CompareReport, Direction};
 use crate::formats::{Case, Outcome, Remark, Suite};
 use crate::junit::figure_lines;
 use trapline_stats::compare::{NotComparable, Row};
@@ -12,7 +12,7 @@ use trapline_stats::verdict::{Assessment, Verdict};
 pub fn suites(compare: &CompareReport) -> Vec<Suite> {
     let mut suites: Vec<Suite> = Vec::new();
     for one in &compare.matches {
-        let name = class(one);
+        let name = pair_name(one);
         if suites.last().is_none_or(|last| last.name != name) {
             suites.push(Suite {
                 facts: facts(compare),
@@ -25,16 +25,6 @@ pub fn suites(compare: &CompareReport) -> Vec<Suite> {
             .for_each(|suite| suite.cases.push(case(one)));
     }
     suites
-}
-
-/// Returns the names of both sides, or one name if both have it.
-fn class(one: &Row) -> String {
-    let (a, b) = (&one.a.config, &one.b.config);
-    if a == b {
-        b.to_string()
-    } else {
-        format!("{b} against {a}")
-    }
 }
 
 fn facts(compare: &CompareReport) -> Vec<(String, String)> {
@@ -54,7 +44,7 @@ fn facts(compare: &CompareReport) -> Vec<(String, String)> {
 fn case(one: &Row) -> Case {
     Case {
         time: None,
-        class: class(one),
+        class: pair_name(one),
         name: one.op.path(),
         outcome: outcome(one),
         output: output(one),

@@ -169,6 +169,16 @@ impl CompareReport {
     }
 }
 
+/// Returns the names of both configurations of a row, or one name if both have it.
+fn pair_name(one: &Row) -> String {
+    let (a, b) = (&one.a.config, &one.b.config);
+    if a == b {
+        b.to_string()
+    } else {
+        format!("{b} against {a}")
+    }
+}
+
 /// Returns the further boots, or runs, that would probably settle an unsure operation.
 pub fn more_boots(comparison: &Assessment) -> Option<usize> {
     match comparison.required {

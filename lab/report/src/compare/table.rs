@@ -3,6 +3,7 @@
 use super::{verdict, CompareReport, Direction};
 use crate::document::{Align, Look, Marker, Note, Section, Span, Table};
 use crate::figures::{self, clock_title};
+use std::collections::BTreeSet;
 use trapline_model::{Clock, Operation};
 use trapline_stats::compare::Row;
 use trapline_stats::verdict::{Assessment, Design, Verdict};
@@ -75,11 +76,19 @@ fn of_clock(compare: &CompareReport, clock: Clock) -> Option<Section> {
     if let Some(verdict) = table.columns.last_mut() {
         verdict.parts = vec![Align::Left];
     }
-    let mut workload = "";
-    for (one, comparison) in compared {
-        if workload != one.op.workload_name() {
-            workload = one.op.workload_name();
-            table.heading(workload, "");
+    let pairs: BTreeSet<_> = compared
+        .iter()
+        .map(|(one, _)| (&one.a.config, &one.b.config))
+        .collect();
+    let mut heading = String::new();
+    for (one, comparison) in &compared {
+        let next = match pairs.len() {
+            1 => one.op.workload_name().to_owned(),
+            _ => format!("{} in {}", one.op.workload_name(), super::pair_name(one)),
+        };
+        if heading != next {
+            table.heading(&next, "");
+            heading = next;
         }
         table.row(one.op.name(), cells(one, comparison, has_noise));
     }
