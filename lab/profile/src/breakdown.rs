@@ -78,7 +78,7 @@ pub struct Profile {
     pub faults: u64,
     /// Interrupts of the machine.
     pub interrupts: u64,
-    /// What instructions in host mode did beside, by event.
+    /// Number of executions in host mode, by event.
     pub events: BTreeMap<Event, u64>,
     /// Instructions that were counted and did not retire: by guest exits, and by faults.
     pub unretired: [u64; 2],

@@ -76,7 +76,7 @@ pub struct InsnCount {
     pub unretired: u64,
     /// True for the target of #VMEXIT.
     pub is_exit_target: bool,
-    /// What it does beside, in host mode.
+    /// Its event, in host mode.
     pub event: Option<Event>,
 }
 

@@ -47,7 +47,7 @@ fn extension(operand: u8) -> u8 {
     operand >> 3 & 7
 }
 
-/// What an instruction does beside the work that a count of 1 stands for.
+/// Kind of an instruction whose work a count of 1 does not describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Event {
     /// Stops the CPU until an interrupt, during which the clock advances without instructions.

@@ -1,4 +1,5 @@
-//! How much boots and batches differ, and where other numbers of them would give narrower intervals in the same time.
+//! Standard deviations of boots and of batches, and the operations for which other numbers of batches would give narrower intervals
+//! in the same time.
 
 use crate::document::{Look, Section, Span, Table};
 use crate::figures::{self, clock_name};

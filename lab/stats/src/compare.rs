@@ -12,6 +12,7 @@ use crate::verdict::{
 use crate::{operations_of, Cell, Failure, Value};
 use statrs::statistics::Statistics;
 use thiserror::Error;
+use trapline_abi::Op;
 use trapline_model::{Clock, Config, Observation, Operation};
 
 /// The boots of two configurations, by run. Boots of a run that has both are one run of each.
@@ -88,6 +89,9 @@ pub enum NotComparable {
     /// The amounts of work differ.
     #[error("unequal work: {} in A, {} in B", .0, .1)]
     OtherSize(Work, Work),
+    /// Records leave the guests by other devices.
+    #[error("its records leave by another device on either side, which this stage includes")]
+    OtherChannel,
     /// The cost is below the resolution of the measurement.
     #[error("{0} is below resolution, so there is no ratio")]
     BelowResolution(Side),
@@ -226,8 +230,21 @@ fn config(runs: &[Vec<Observation>]) -> Option<&Config> {
     runs.iter().flatten().next().map(|boot| &boot.config)
 }
 
+/// Stages of a boot that include the sending of records. A VMM of the user's has another device for them than ours, and the
+/// same VMM in both rows differs by a fifth there.
+const STAGES_WITH_RECORDS: [Op; 2] = [Op::BootSample, Op::BootExit];
+
 /// Checks that both sides did equal work above resolution.
 fn require_comparable(a: &ComparableCell, b: &ComparableCell) -> Result<(), NotComparable> {
+    let sends_records = a
+        .cell
+        .op
+        .guest()
+        .is_some_and(|op| STAGES_WITH_RECORDS.contains(&op));
+    let [is_custom, is_other_custom] = [a, b].map(|one| one.cell.config.environment.is_custom());
+    if sends_records && is_custom != is_other_custom {
+        return Err(NotComparable::OtherChannel);
+    }
     let (work_a, check_a) = proof(a, Side::A)?;
     let (work_b, check_b) = proof(b, Side::B)?;
     if work_a != work_b {
@@ -258,7 +275,6 @@ fn proof(one: &ComparableCell, side: Side) -> Result<(Work, u64), NotComparable>
 mod tests {
     use super::*;
     use crate::verdict::{RequiredBoots, Verdict};
-    use trapline_abi::Op;
     use trapline_model::testing::{batch, batches, boot, measured, CHECKSUM};
     use trapline_model::{EnvironmentId, Outcome};
 
@@ -324,6 +340,24 @@ mod tests {
         let expected = NotComparable::UnequalWork(CHECKSUM, 8);
         assert_eq!(reason(&vec![other; 8]), expected);
         assert_eq!(blocks(&[], &[]), []);
+    }
+
+    #[test]
+    fn stages_with_records_by_another_device_are_not_compared() {
+        let of = |id, op| boots(id, op, &vec![measured(vec![batch(5_000_000, 1); 3]); 2]);
+        for (op, is_compared) in [
+            (Op::BootMain, true),
+            (Op::BootSample, false),
+            (Op::BootExit, false),
+        ] {
+            let (a, b) = (
+                of(EnvironmentId::SIM_KVM, op),
+                of(EnvironmentId::SIM_CUSTOM, op),
+            );
+            let row = blocks(&a, &b).remove(0);
+            assert_eq!(row.outcome.is_ok(), is_compared, "{row:?}");
+            assert!(blocks(&a, &a).remove(0).outcome.is_ok());
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub fn remarks(
     remarks
 }
 
-/// What few runs do not say.
+/// Limit of a comparison of few runs.
 const FEW_RUNS: &str = "Boots of one run share what differs from run to run, so two runs do not tell whether the \
      configurations differ: measure both now, or name at least three runs of each, as in 'trapline compare 1,2,3 4,5,6'.";
 

@@ -28,7 +28,7 @@ pub enum Purpose {
     Given(u32),
     /// The loads of which half of the trials lose little, by trials with many loads. It has no figure of its own.
     Search,
-    /// How many of further trials with these loads lose little. It has no figure of its own.
+    /// Further trials with these loads, to count those that lose little. It has no figure of its own.
     Confirm,
 }
 

@@ -65,9 +65,9 @@ pub struct Counts {
     pub worse: usize,
     /// Equivalent.
     pub equivalent: usize,
-    /// Of few runs that differ.
+    /// Differences of few runs.
     pub runs_differ: usize,
-    /// Of few runs that agree.
+    /// Agreement of few runs.
     pub runs_agree: usize,
     /// Unsure.
     pub unsure: usize,

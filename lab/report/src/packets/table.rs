@@ -314,7 +314,9 @@ fn searched_interval(table: &FrameTable, cell: &Cell) -> Option<String> {
 
 /// The further trials that lost nothing: `17 of 60 (18%..41%)`.
 fn clean(cell: &Cell) -> Option<String> {
-    let load = cell.searched(GOALS[0]).filter(|load| load.lower.is_some())?;
+    let load = cell
+        .searched(GOALS[0])
+        .filter(|load| load.lower.is_some())?;
     let (low, high) = share_interval(load.kept, load.further)?;
     Some(format!(
         "{} of {} ({}..{})",
