@@ -40,7 +40,7 @@ pub const PAGES: [Page; 18] = [
             ),
             (
                 1,
-                "an operation that should work failed, in any boot; compare --fail-on: one changed",
+                "an operation that should work failed, in any boot, or changed (--fail-on)",
             ),
             (2, "invalid command line"),
             (3, "two runs on the instruction clock differ"),
