@@ -127,9 +127,11 @@ fn assert_refused(place: &Place, sides: &str, one: &str, other: &str) {
 #[test]
 fn runs_are_the_replicates_of_stored_comparisons() {
     let place = Place::new();
-    for _ in 0..6 {
-        let words = "run --env host --workload basic/getpid,exits/cpuid --boots 3";
-        let words: Vec<&str> = words.split(' ').collect();
+    for number in 0..6 {
+        // A fact of the user's is no other condition.
+        let words = "run --env host --workload basic/getpid,exits/cpuid --boots 3 --fact";
+        let commit = format!("commit={number}");
+        let words: Vec<&str> = words.split(' ').chain([commit.as_str()]).collect();
         let store = place.store();
         let store = ["--store", store.to_str().expect("text")];
         let result = place.run(&[&words[..], &store].concat());

@@ -1,12 +1,11 @@
 //! Remarks below a comparison.
 
+use crate::doctor;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_gate::facts;
 use trapline_model::{Config, Observation, Operation};
 use trapline_report::{aa_control, compare, figures};
 use trapline_runner::series_settings::comparable;
-use trapline_runner::PARTS;
-use trapline_runner::RANDOM_FACTS;
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::compare::Row;
 use trapline_stats::verdict::{Assessment, Design, Settings, Tail, Verdict};
@@ -181,8 +180,8 @@ pub fn differing_conditions(a: &RunInfo, b: &RunInfo) -> Vec<String> {
 const WORKLOAD: &str = "workload";
 
 fn conditions(run: &RunInfo) -> Facts {
-    let is_of_host = |name: &str| name != PARTS && !RANDOM_FACTS.contains(&name);
-    let host = run.facts.iter().filter(|(name, _)| is_of_host(name));
+    let is_condition = |name: &str| doctor::CONDITIONS.contains(&name);
+    let host = run.facts.iter().filter(|(name, _)| is_condition(name));
     let host = host.map(|(name, value)| (format!("the host's {name}"), value.clone()));
     let preset = run
         .request

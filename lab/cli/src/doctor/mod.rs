@@ -89,6 +89,24 @@ pub fn facts() -> BTreeMap<String, String> {
         .collect()
 }
 
+/// Facts of [`facts`] that figures on the wall clock depend on. The frequency of the time stamp counter is measured, and other facts
+/// of a run are the user's, or settings of workloads.
+pub const CONDITIONS: [&str; 13] = [
+    "cpu",
+    "cpus",
+    "microcode",
+    "kernel",
+    "kvm",
+    "nested in",
+    "clock source",
+    "governor",
+    "limited to",
+    "seccomp",
+    "smt active",
+    "huge pages",
+    "mitigations",
+];
+
 /// Interval in which [`facts`] measures the time stamp counter.
 const FACTS_WATCH: Duration = Duration::from_millis(50);
 
