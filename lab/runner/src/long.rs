@@ -278,7 +278,7 @@ impl<'a> Tester<'a> {
     }
 }
 
-/// What the trials of a boot have shown, for its further trials.
+/// Results of the trials of a boot, from which its further trials follow.
 #[derive(Default)]
 struct Known {
     /// Trials with as many frames as arrive.

@@ -12,7 +12,7 @@ pub const LEAST_FOR_ERROR: usize = 4;
 pub struct CommonFactor {
     /// Units of the second clock for one of the first.
     pub factor: f64,
-    /// What the second clock has for each pair, as a multiple of what the factor predicts.
+    /// The second clock of each pair, as a multiple of the factor's prediction.
     pub errors: Vec<f64>,
     /// The typical error as a factor above 1: the exponential of the standard deviation of the logarithms, with one
     /// degree of freedom less for the factor. `None` for fewer than [`LEAST_FOR_ERROR`] pairs.

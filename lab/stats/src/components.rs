@@ -5,7 +5,7 @@
 //! smallest for a given time with `k = sqrt(c within^2 / between^2)` batches a boot (Kalibera and Jones 2013,
 //! "Rigorous Benchmarking in Reasonable Time", section 9.2). Variances are of logarithms, so deviations are shares.
 
-use crate::sorted::{mean, Sorted};
+use crate::sorted::{squared_deviations, variance, Sorted};
 use std::f64::consts::FRAC_PI_2;
 
 /// Most batches of a boot that are advised.
@@ -18,7 +18,7 @@ pub struct Components {
     pub between: f64,
     /// Between the batches of a boot.
     pub within: f64,
-    /// Number of batches of a boot: the median over boots.
+    /// Number of batches of a boot: the mean over boots.
     pub batches: usize,
     /// Number of batches with which a given time gives the narrowest interval; `None` if the cost of a boot is not known.
     pub advised: Option<usize>,
@@ -34,24 +34,14 @@ impl Components {
         }
         let logarithms = |boot: &Vec<f64>| boot.iter().map(|value| value.ln()).collect::<Vec<_>>();
         let boots: Vec<Vec<f64>> = boots.iter().map(logarithms).collect();
-        let squares = boots.iter().map(|boot| {
-            let center = mean(boot);
-            boot.iter()
-                .map(|value| (value - center).powi(2))
-                .sum::<f64>()
-        });
+        let squares = boots.iter().map(|boot| squared_deviations(boot));
         let all: usize = boots.iter().map(Vec::len).sum();
         let within = squares.sum::<f64>() / (all - boots.len()) as f64;
         let medians = boots
             .iter()
             .filter_map(|boot| Some(Sorted::new(boot.clone())?.median()));
         let medians: Vec<f64> = medians.collect();
-        let center = mean(&medians);
-        let spread = medians
-            .iter()
-            .map(|median| (median - center).powi(2))
-            .sum::<f64>();
-        let spread = spread / (medians.len() - 1) as f64;
+        let spread = variance(&medians);
         let batches = all as f64 / boots.len() as f64;
         // The variance of a median of normal values is pi/2 times that of their mean.
         let between = (spread - FRAC_PI_2 * within / batches).max(0.0);

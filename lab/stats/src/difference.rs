@@ -1,4 +1,4 @@
-//! Whether two figures of one run differ, for sentences: exact tests of few boots at 99%.
+//! Exact tests of few boots at 99%, for sentences about two figures of one run.
 //!
 //! From [`LEAST_BLOCKS`] common blocks on the ratios within blocks are tested by signed ranks, so that what the boots of a
 //! block share cancels out. Fewer cannot reach 1% that way; from [`LEAST_BOOTS`] boots of either side on, their figures
@@ -23,7 +23,7 @@ pub struct Difference {
     pub estimate: f64,
     /// The ratios that a test at 1% does not reject.
     pub interval: Interval,
-    /// Whether ratios within blocks were tested.
+    /// True if ratios within blocks were tested.
     pub is_paired: bool,
 }
 

@@ -130,8 +130,8 @@ fn ratio(one: &ComparableCell, bare: &ComparableCell) -> Option<Ratio> {
             interval: None,
         });
     }
-    let medians = |one: &'_ ComparableCell| Some(one.cell.value.figure()?.medians.clone());
-    let paired = paired_ratio(&medians(one)?, &medians(bare)?)?;
+    let (figure, of_bare) = (one.cell.value.figure()?, bare.cell.value.figure()?);
+    let paired = paired_ratio(&figure.medians, &of_bare.medians)?;
     Some(Ratio {
         estimate: paired.estimate,
         interval: paired.interval,

@@ -5,7 +5,7 @@ use crate::Sorted;
 use std::collections::BTreeMap;
 use trapline_model::{Config, Observation, COMPETITOR, ENERGY};
 
-/// What one fact of the boots of a configuration says.
+/// A fact in numbers of the boots of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostUse {
     /// The configuration.

@@ -74,6 +74,20 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
+/// Returns the sum of the squared deviations of values from their mean.
+pub fn squared_deviations(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|value| (value - mean).powi(2)).sum()
+}
+
+/// Returns the sample variance; 0 for a single value.
+pub fn variance(values: &[f64]) -> f64 {
+    match values.len() {
+        0 | 1 => 0.0,
+        count => squared_deviations(values) / (count - 1) as f64,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

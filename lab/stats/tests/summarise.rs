@@ -118,6 +118,14 @@ fn an_estimate_is_the_median_over_boots_of_their_medians() {
 }
 
 #[test]
+fn a_percentile_is_one_of_the_batches() {
+    let ticks: Vec<u64> = (1..=40).map(|n| n * 10).collect();
+    let summary = summarise(&boots(HOST, Op::Cpuid, &[&ticks]));
+    let cpuid = figure(&summary, HOST, Op::Cpuid);
+    assert_eq!((cpuid.p50, cpuid.p90, cpuid.p99), (20.0, Some(36.0), None));
+}
+
+#[test]
 fn one_boot_has_no_interval() {
     let summary = summarise(&boots(HOST, Op::Cpuid, &[&[100, 110]]));
     let cpuid = figure(&summary, HOST, Op::Cpuid);

@@ -7,7 +7,7 @@
 
 use super::data::Data;
 use super::test::Test;
-use crate::sorted::mean;
+use crate::sorted::{mean, variance};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The mean of differences of logarithms, or the difference of two means, with its standard error.
@@ -33,13 +33,11 @@ impl TTest {
     }
 
     fn of_values(values: &[f64]) -> Self {
-        let (center, count) = (mean(values), values.len() as f64);
-        let squares: f64 = values.iter().map(|value| (value - center).powi(2)).sum();
-        let freedom = count - 1.0;
+        let count = values.len() as f64;
         Self {
-            estimate: center,
-            error: (squares / freedom.max(1.0) / count).sqrt(),
-            freedom,
+            estimate: mean(values),
+            error: (variance(values) / count).sqrt(),
+            freedom: count - 1.0,
             count: values.len(),
         }
     }

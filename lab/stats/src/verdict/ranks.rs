@@ -9,8 +9,7 @@
 //! 4.1-4.3). Ties are split and rounded to the larger p-value.
 
 use super::test::Test;
-use crate::sorted::mean;
-use crate::sorted::Sorted;
+use crate::sorted::{variance, Sorted};
 
 /// A statistic that counts the `candidates` above a difference, with its distribution if that
 /// difference is the true one.
@@ -151,16 +150,6 @@ fn pairs_above(a: usize, b: usize) -> Vec<f64> {
         }
     }
     ways
-}
-
-/// Returns the sample variance; 0 for a single value.
-fn variance(values: &[f64]) -> f64 {
-    let mean = mean(values);
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    match values.len() {
-        0 | 1 => 0.0,
-        count => squares / (count - 1) as f64,
-    }
 }
 
 #[cfg(test)]
