@@ -4,6 +4,9 @@
 //! Markers of a batch are `xchg bx, bx` with segment prefixes, which a register operand ignores, and which no compiler
 //! emits (Intel SDM volume 2, section 2.1.1 and XCHG). It is the magic breakpoint of Bochs, at which its debugger stops.
 //! Markers of stages are `nop dword [rax + rax + displacement]` (NOP), which has room for a number. All have 8 bytes.
+//!
+//! An announcement is `mov rax, ADDRESS` with such prefixes. It tells the instrumentation an address of code that only the
+//! running system knows.
 
 use crate::record::Stage;
 
@@ -54,9 +57,36 @@ pub fn stage(bytes: &[u8]) -> Option<Stage> {
     }
 }
 
+/// Bytes of an announcement before the address.
+const ANNOUNCEMENT: [u8; 7] = [0x2e, 0x3e, 0x2e, 0x3e, 0x2e, 0x48, 0xb8];
+
+/// Returns the announcement of an address.
+pub fn announcement(address: u64) -> [u8; 15] {
+    let mut bytes = [0; 15];
+    let (before, behind) = bytes.split_at_mut(ANNOUNCEMENT.len());
+    before.copy_from_slice(&ANNOUNCEMENT);
+    behind.copy_from_slice(&address.to_le_bytes());
+    bytes
+}
+
+/// Returns the address that an instruction announces.
+pub fn announced(bytes: &[u8]) -> Option<u64> {
+    let address = bytes.strip_prefix(&ANNOUNCEMENT)?;
+    Some(u64::from_le_bytes(address.try_into().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn announcements_are_recognised() {
+        let bytes = announcement(0xffff_ffff_c040_1a7b);
+        assert_eq!(announced(&bytes), Some(0xffff_ffff_c040_1a7b));
+        assert_eq!(announced(&bytes[..14]), None);
+        assert_eq!(announced(&bytes[1..]), None);
+        assert_eq!((kind(&bytes), stage(&bytes)), (None, None));
+    }
 
     #[test]
     fn stage_markers_are_recognised() {

@@ -193,6 +193,7 @@ impl<'a> Recorder<'a> {
                     end,
                     count: 1,
                     host_ns: None,
+                    excluded: 0,
                 });
             }
         }

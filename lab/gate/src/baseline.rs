@@ -45,6 +45,10 @@ pub struct EnvironmentBaseline {
     /// The fastest batch by `workload/operation`, where it is not the figure.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fastest: BTreeMap<String, f64>,
+    /// The figure with what is excluded, by `workload/operation`, where that is anything
+    /// ([`trapline_stats::Figure::raw`]).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub raw: BTreeMap<String, f64>,
     /// Reasons of requested operations that are skipped, by `workload/operation`. Formats 1 to 3 have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<String, String>,
@@ -257,6 +261,9 @@ impl EnvironmentBaseline {
                 let of_unit = self.figures.entry(cell.unit.to_owned()).or_default();
                 of_unit.insert(path.clone(), figure.estimate);
                 let fastest = fastest(cell.op, figure);
+                if let Some(raw) = figure.raw {
+                    self.raw.insert(path.clone(), raw);
+                }
                 if fastest != figure.estimate {
                     self.fastest.insert(path, fastest);
                 }
@@ -307,6 +314,7 @@ mod tests {
             facts: BTreeMap::from([("qemu".to_owned(), "7.2".to_owned())]),
             figures: BTreeMap::from([("insn".to_owned(), figures)]),
             fastest: BTreeMap::new(),
+            raw: BTreeMap::new(),
             skipped: BTreeMap::new(),
             profiles: BTreeMap::from([("exits/port-out".to_owned(), of_functions)]),
         };

@@ -35,7 +35,7 @@ pub struct Row {
     pub new: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,
-    /// Reason for a missing new figure.
+    /// Reason for a missing new figure, or for a change that the figure does not show.
     pub reason: Option<String>,
     /// Functions whose counts differ, if both profiles are known.
     pub explained: Option<FunctionChanges>,
@@ -220,18 +220,46 @@ fn row(
         }
     };
     let unit = new.or(old).map_or("", |(_, unit)| unit).to_owned();
+    let raw = cell.and_then(|cell| cell.value.figure()?.raw);
+    let raw = match verdict {
+        Verdict::Same => raw_change(&operation, kept.raw.get(&operation).copied(), raw, false),
+        _ => raw_change(&operation, kept.raw.get(&operation).copied(), raw, true),
+    };
+    let (verdict, raw) = match raw {
+        Some(change) if verdict.is_accepted() => (Verdict::Changed, Some(change)),
+        _ => (verdict, None),
+    };
     Some(Row {
         config: config.clone(),
         unit,
         old: old.map(|(figure, _)| figure),
         new: new.map(|(figure, _)| figure),
         verdict,
-        reason: new
-            .is_none()
-            .then(|| missing_reason(&operation, kept, cell)),
+        reason: match new {
+            None => Some(missing_reason(&operation, kept, cell)),
+            Some(_) => raw,
+        },
         explained: None,
         operation,
     })
+}
+
+/// Describes how a figure with what is excluded has changed; `None` if it has not, or by no more than interrupts can if that
+/// `may_be_interrupts`.
+fn raw_change(
+    operation: &str,
+    old: Option<f64>,
+    new: Option<f64>,
+    may_be_interrupts: bool,
+) -> Option<String> {
+    let (old, new) = (old?, new?);
+    let is_allowed = if may_be_interrupts {
+        Tolerances::default().allow_interrupts(operation, old, new)
+    } else {
+        old == new
+    };
+    (!is_allowed)
+        .then(|| format!("{old:.3} -> {new:.3} with what finds the length of instructions"))
 }
 
 /// `may_be_interrupts`: the fastest batch is the same, so the mean may differ only because interrupts of the

@@ -51,7 +51,7 @@ const MACHINE_FILES: &str = "initramfs-sha256";
 
 /// The relevant facts, the one that explains most first. Facts of the host are not among them: the simulated
 /// machine is the same on every host.
-pub const RELEVANT_FACTS: [RelevantFact; 24] = [
+pub const RELEVANT_FACTS: [RelevantFact; 25] = [
     around("scheduler", "the scheduler of guests' CPUs"),
     around("scheduler-cap", "the cap of guests' CPUs"),
     around("scheduler-weight", "the weight of guests' CPUs"),
@@ -68,6 +68,10 @@ pub const RELEVANT_FACTS: [RelevantFact; 24] = [
     )),
     around("machine", "the simulated machine"),
     around("l1-command-line", "the command line of its kernel"),
+    recent(around(
+        "instruction-lengths",
+        "whether the search for lengths of instructions is excluded",
+    )),
     around("l1-settings", "the settings of its modules"),
     around("toolchain", "the toolchain that built the parts"),
     part("image-sha256", "trapline-image"),

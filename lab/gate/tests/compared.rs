@@ -16,6 +16,7 @@ fn with_fastest(estimate: f64, min: f64) -> Value {
     Value::Measured(Box::new(Figure {
         estimate,
         interval: None,
+        raw: None,
         min,
         max: estimate,
         p50: estimate,

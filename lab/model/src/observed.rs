@@ -122,6 +122,7 @@ impl Outcome {
             end: took,
             count: 1,
             host_ns: None,
+            excluded: 0,
         };
         let digits = proof.get(..16).unwrap_or_default();
         Self::Measured {
@@ -151,6 +152,7 @@ impl Outcome {
                 end,
                 count,
                 host_ns: None,
+                excluded: 0,
             })
         };
         Self::Measured {
@@ -201,6 +203,7 @@ fn lateness(interrupt: &Interrupt) -> Sample {
         end: interrupt.entered.max(interrupt.due),
         count: 1,
         host_ns: None,
+        excluded: 0,
     }
 }
 
@@ -224,6 +227,21 @@ pub struct Sample {
     pub count: u64,
     /// Time of receipt on the host, in nanoseconds since the start of the guest.
     pub host_ns: Option<u64>,
+    /// Ticks between start and end that the simulated processor needed to find the lengths of intercepted instructions,
+    /// which processors report themselves. They are no part of the figure.
+    pub excluded: u64,
+}
+
+impl Sample {
+    /// Returns the ticks of the batch: those between its start and its end that are not excluded.
+    pub const fn ticks(&self) -> u64 {
+        self.elapsed().saturating_sub(self.excluded)
+    }
+
+    /// Returns all ticks between start and end; 0 if the end is before the start.
+    pub const fn elapsed(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
 }
 
 /// One start of a guest.

@@ -14,6 +14,7 @@ pub fn batch(ticks: u64, count: u64) -> Sample {
         end: ticks,
         count,
         host_ns: None,
+        excluded: 0,
     }
 }
 

@@ -37,8 +37,11 @@ static IRQ_TRACER: IrqTracer = IrqTracer::new();
 /// Number of instructions that began, of all blocks for the tracer, and of those that the counter counts as a whole.
 static EXECUTED: OnceLock<Option<InlineCounter>> = OnceLock::new();
 
+/// Number of instructions of kernels and hypervisors that began, for [`counter::Lengths`].
+static PRIVILEGED: OnceLock<Option<InlineCounter>> = OnceLock::new();
+
 /// Initializes the plugin. Arguments: `out=FILE` names the output; [`format::STACKS`] counts
-/// call paths; [`format::XEN`] and [`format::LEVELS`] set the address layout; [`irq_path::PATH_ARGUMENT`] traces
+/// call paths; [`format::LENGTHS`] and [`format::LENGTHS_ALONE`] count what finds the length of instructions; [`format::XEN`] and [`format::LEVELS`] set the address layout; [`irq_path::PATH_ARGUMENT`] traces
 /// interrupts instead of counting; `probe` prints [`format::ready`] and fails, to test whether
 /// QEMU can load the plugin.
 ///
@@ -77,6 +80,10 @@ fn set_argument(argument: &str) -> Result<(), String> {
     } else if argument == format::XEN {
         COUNTER.set_xen();
         IRQ_TRACER.set_layout(AddressLayout::Xen);
+    } else if argument == format::LENGTHS {
+        COUNTER.count_lengths(false);
+    } else if argument == format::LENGTHS_ALONE {
+        COUNTER.count_lengths(true);
     } else if argument == format::RESET {
         COUNTER.start_launch();
     } else if let Some(levels) = argument.strip_prefix(format::LEVELS) {
@@ -120,9 +127,36 @@ unsafe extern "C" fn block_translated(_: Id, block: *mut Tb) {
 
 /// Returns the number of instructions that began, if this QEMU can count them.
 fn executed_insns() -> Option<&'static InlineCounter> {
+    inline_counter(&EXECUTED)
+}
+
+/// Returns an inline counter, if this QEMU has any.
+fn inline_counter(
+    counter: &'static OnceLock<Option<InlineCounter>>,
+) -> Option<&'static InlineCounter> {
     // SAFETY: called while a block is translated, so the CPU exists, and is the only one.
-    let executed = EXECUTED.get_or_init(|| unsafe { InlineCounter::new() });
-    executed.as_ref()
+    let counter = counter.get_or_init(|| unsafe { InlineCounter::new() });
+    counter.as_ref()
+}
+
+/// Counts the instructions of a block of a kernel or hypervisor for [`counter::Lengths`].
+///
+/// # Safety
+/// `insns` are the instructions of a block that is being translated.
+unsafe fn count_privileged(insns: impl Iterator<Item = *mut Insn> + Clone) {
+    let Some(first) = insns.clone().next() else {
+        return;
+    };
+    // SAFETY: by the contract above, here and below.
+    let address = unsafe { qemu::qemu_plugin_insn_vaddr(first) };
+    let Some(lengths) = COUNTER.lengths_at(address) else {
+        return;
+    };
+    let Some(privileged) = inline_counter(&PRIVILEGED) else {
+        return print_error("this QEMU has no function to count instructions inline");
+    };
+    lengths.set_executed(privileged.value());
+    insns.for_each(|insn| unsafe { privileged.count(insn) });
 }
 
 /// Registers the interrupt tracer's callbacks.
@@ -231,6 +265,8 @@ unsafe fn may_cross_page(insn: *const Insn) -> bool {
 /// `block` is being translated by QEMU, and `insns` are its instructions, each with whether it
 /// ends the block.
 unsafe fn count_block(block: *mut Tb, insns: impl Iterator<Item = (*mut Insn, bool)> + Clone) {
+    // SAFETY: the block's instructions.
+    unsafe { count_privileged(insns.clone().map(|(insn, _)| insn)) };
     let executed = executed_insns();
     if let Some(executed) = executed {
         COUNTER.set_executed(executed.value());
@@ -269,8 +305,10 @@ unsafe fn count_block(block: *mut Tb, insns: impl Iterator<Item = (*mut Insn, bo
         }
         (Translation::Single(singles), _) => {
             for ((insn, _), single) in insns.zip(singles) {
-                // SAFETY: as above.
-                unsafe { count_insn(insn, single) };
+                if let Some(single) = single {
+                    // SAFETY: as above.
+                    unsafe { count_insn(insn, single) };
+                }
             }
         }
         (Translation::Whole(_), None) => {

@@ -2,7 +2,8 @@
 //!
 //! The machine's clock counts every retired instruction. The plugin also counts instructions
 //! that a hypervisor intercepts or that fault, which do not retire. So the clock's difference
-//! over a batch is `around + counted - unretired`; any difference to that is the residual.
+//! over a batch is `around + counted - unretired`; any difference to that is the residual. What is excluded from the
+//! figure is counted, and subtracted in an item of its own.
 
 use crate::address_space::{AddressLayout, AddressSpace};
 use crate::format::Window;
@@ -16,7 +17,7 @@ use trapline_abi::Stage;
 /// Iterations of the empty loop in [`Batch::loop_cost`].
 const LOOP_ITERATIONS: f64 = 1024.0;
 
-/// One or more batches of an operation, as measured by the guest.
+/// One or more batches of an operation, as measured by the guest, without what is excluded ([`Window::lengths`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Difference of the clock, in instructions.
@@ -82,6 +83,8 @@ pub struct Profile {
     pub events: BTreeMap<Event, u64>,
     /// Instructions that were counted and did not retire: by guest exits, and by faults.
     pub unretired: [u64; 2],
+    /// Instructions that were counted and are excluded from the figure: those that find the length of an instruction.
+    pub excluded: u64,
     /// Functions by decreasing cost; then what is subtracted.
     pub items: Vec<FunctionCost>,
     /// Counted instructions by call stack; empty unless the plugin recorded stacks.
@@ -172,14 +175,20 @@ impl Profile {
             total: batch.figure(),
             operations: batch.count,
             stacks: stacks::fold(&window.paths, symbols, layout),
+            excluded: window.lengths.unwrap_or(0),
             ..Self::default()
         };
+        let mut finding = 0;
         for insn in &window.insns {
             let space = layout.space(insn.level, insn.address);
             let function = symbols.find_insn(space, insn.address, insn.page);
-            *functions.entry(function).or_default() += insn.count;
             profile.counted += insn.count;
-            if let Some(event) = insn.event {
+            if insn.finds_length {
+                finding += insn.count;
+            } else {
+                *functions.entry(function).or_default() += insn.count;
+            }
+            if let Some(event) = insn.event.filter(|_| !insn.finds_length) {
                 *profile.events.entry(event).or_default() += insn.count;
             }
             let entry = (space, insn.address);
@@ -200,10 +209,12 @@ impl Profile {
             }
         }
         let unretired: u64 = profile.unretired.iter().sum();
-        profile.residual =
-            batch.ticks as i64 - (around + profile.counted) as i64 + unretired as i64;
+        let ticks = batch.ticks + profile.excluded;
+        profile.residual = ticks as i64 - (around + profile.counted) as i64 + unretired as i64;
         profile.items = profile.function_costs(functions);
-        profile.items.extend(profile.corrections(batch, around));
+        profile
+            .items
+            .extend(profile.corrections(batch, around, finding));
         profile
     }
 
@@ -218,12 +229,16 @@ impl Profile {
         costs.collect()
     }
 
-    /// Returns the differences between the count and the figure.
-    fn corrections(&self, batch: &Batch, around: u64) -> Vec<FunctionCost> {
+    /// Returns the differences between the count and the figure. `finding` is the number of counted instructions that are in
+    /// no function, because they find lengths.
+    fn corrections(&self, batch: &Batch, around: u64, finding: u64) -> Vec<FunctionCost> {
         let operations = self.operations as f64;
         let clock = (around as f64 - batch.clock_cost as f64) / operations;
         let [exits, faults] = self.unretired.map(|count| -(count as f64) / operations);
+        // The excluded length of a search that was interrupted is that of another one.
+        let interrupted = (finding as f64 - self.excluded as f64) / operations;
         let corrections = [
+            ("interrupted searches for lengths", interrupted),
             ("exits, not charged", exits),
             ("faults, not charged", faults),
             ("loop and clock", clock - batch.loop_per_operation()),

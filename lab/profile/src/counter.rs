@@ -17,6 +17,7 @@ mod path_counter;
 mod sites;
 
 pub use crate::insn::Flow;
+pub use crate::lengths::Lengths;
 pub use block::Block;
 pub use call_chains::StackSlot;
 
@@ -24,6 +25,7 @@ use crate::address_space::{AddressLayout, AddressSpace};
 use crate::current_block::CurrentBlock;
 use crate::format::{self, InsnCount, MarkerError, Window, WindowKind};
 use crate::insn::InsnTraits;
+use crate::lengths::Point;
 use crate::levels::{EntryId, Levels, Reached};
 use crate::retirement::{OpenWindows, Retirement};
 use path_counter::{PathCount, PathCounter};
@@ -32,7 +34,7 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trapline_abi::Stage;
+use trapline_abi::{marker, Stage};
 
 /// Indices of the window kinds.
 const BATCH: usize = 0;
@@ -63,6 +65,8 @@ pub struct InsnSite {
     traits: InsnTraits,
     page: Option<u64>,
     path_count: PathCount,
+    /// Its meaning for [`Lengths`].
+    point: Option<Point>,
 }
 
 impl InsnSite {
@@ -76,7 +80,7 @@ impl InsnSite {
 
     /// Returns whether its execution affects neither windows nor the level.
     fn is_ordinary(&self) -> bool {
-        matches!(self.role, Role::Ordinary | Role::Flow(_))
+        matches!(self.role, Role::Ordinary | Role::Flow(_)) && self.point.is_none()
     }
 
     /// Returns the guest entry whose #VMEXIT leads to it, if any.
@@ -110,8 +114,9 @@ pub struct Insn<'a> {
 pub enum Translation {
     /// As a whole: [`Counter::begin_block`] is called when it begins.
     Whole(&'static Block),
-    /// Instruction by instruction, each of which is a block: [`Counter::execute`] is called when it begins.
-    Single(Vec<&'static Block>),
+    /// Instruction by instruction, each of which is a block: [`Counter::execute`] is called when it begins; not for those
+    /// without a block.
+    Single(Vec<Option<&'static Block>>),
 }
 
 /// Counts per instruction and the mode of the machine.
@@ -127,6 +132,12 @@ pub struct Counter {
     paths: PathCounter,
     /// The block that executes, if it is counted as a whole and a window is open.
     block: CurrentBlock<Block>,
+    /// Instructions that find lengths.
+    lengths: Lengths,
+    /// Only those are counted.
+    counts_lengths_alone: AtomicBool,
+    /// Value of [`Lengths::total`] at the begin of the window of a kind.
+    lengths_before: [AtomicU64; 2],
     state: Mutex<Option<State>>,
 }
 
@@ -142,6 +153,9 @@ impl Counter {
             retirement: Retirement::new(),
             paths: PathCounter::new(),
             block: CurrentBlock::new(),
+            lengths: Lengths::new(),
+            counts_lengths_alone: AtomicBool::new(false),
+            lengths_before: [AtomicU64::new(0), AtomicU64::new(0)],
             state: Mutex::new(None),
         }
     }
@@ -160,6 +174,19 @@ impl Counter {
     /// Sets the address layout to Xen instead of Linux.
     pub fn set_xen(&self) {
         self.has_xen.store(true, Relaxed);
+    }
+
+    /// Counts instructions that find the length of an intercepted instruction; nothing else if `alone`.
+    pub fn count_lengths(&self, alone: bool) {
+        self.lengths.enable();
+        self.counts_lengths_alone.store(alone, Relaxed);
+    }
+
+    /// Returns the counter of these instructions if it needs the number of executed instructions of a block that begins at
+    /// `address`.
+    pub fn lengths_at(&self, address: u64) -> Option<&Lengths> {
+        let is_counted = self.lengths.is_enabled() && self.layout().is_privileged(address);
+        is_counted.then_some(&self.lengths)
     }
 
     /// Sets the number that the emulator increments when an instruction of a block begins that is counted as a whole;
@@ -206,6 +233,9 @@ impl Counter {
     /// Returns how the translation block of these instructions is counted. Blocks and sites are never freed: QEMU keeps
     /// pointers to them in its translations.
     pub fn translate<'a>(&self, insns: impl Iterator<Item = Insn<'a>>) -> Translation {
+        if self.counts_lengths_alone.load(Relaxed) {
+            return Translation::Single(insns.map(|insn| self.watched(&insn)).collect());
+        }
         let sites: Vec<_> = insns.map(|insn| self.site(&insn)).collect();
         let is_whole = self.block.is_counted()
             && !self.counts_paths()
@@ -214,21 +244,38 @@ impl Counter {
             if is_whole {
                 Translation::Whole(state.block(sites))
             } else {
-                let single = sites.into_iter().map(|site| state.block(vec![site]));
+                let sites = sites.into_iter();
+                let single = sites.map(|site| Some(state.block(vec![site])));
                 Translation::Single(single.collect())
             }
         })
     }
 
+    /// Returns the block of an instruction if it opens or closes a window, or means something for [`Lengths`].
+    fn watched(&self, insn: &Insn<'_>) -> Option<&'static Block> {
+        let is_marker = marker::kind(insn.bytes).is_some() || marker::stage(insn.bytes).is_some();
+        (is_marker || self.point(insn).is_some()).then(|| {
+            let site = self.site(insn);
+            self.with(|state| state.block(vec![site]))
+        })
+    }
+
+    fn point(&self, insn: &Insn<'_>) -> Option<Point> {
+        let is_privileged = self.layout().is_privileged(insn.address);
+        self.lengths.point(insn.address, insn.bytes, is_privileged)
+    }
+
     fn site(&self, insn: &Insn<'_>) -> &'static InsnSite {
         let Insn { address, page, .. } = *insn;
         let layout = self.layout();
+        let traits = InsnTraits::new(layout, address, insn.bytes, insn.ends_block);
+        let point = self.point(insn);
         self.with(|state| {
             let role = state.role(layout.is_privileged(address), insn);
-            let traits = InsnTraits::new(layout, address, insn.bytes, insn.ends_block);
             let key = (address, insn.physical, insn.ends_block);
-            let is_same =
-                |site: &InsnSite| (site.role, site.traits, site.page) == (role, traits, page);
+            let is_same = |site: &InsnSite| {
+                (site.role, site.traits, site.page, site.point) == (role, traits, page, point)
+            };
             match state.sites.get(&key) {
                 Some(site) if is_same(site) => site,
                 _ => {
@@ -239,6 +286,7 @@ impl Counter {
                         traits,
                         page,
                         path_count: PathCount::new(),
+                        point,
                     }));
                     state.replace(key, site);
                     site
@@ -280,6 +328,9 @@ impl Counter {
     pub fn execute(&self, block: &'static Block) -> Result<(), String> {
         self.count_left(self.block.leave());
         let site = block.first();
+        if let Some(point) = site.point {
+            self.lengths.reach(site.address, point);
+        }
         let Reached { level, exited } = self.levels.reach(site.target_of());
         self.paths.reach(site.address, level != 0);
         // A batch contains neither of its markers; the window of a stage begins with its own.
@@ -289,7 +340,7 @@ impl Counter {
             _ => Ok(()),
         };
         let open = self.open_windows();
-        if open != [false; 2] {
+        if open != [false; 2] && !self.counts_lengths_alone.load(Relaxed) {
             self.count(block, 0, level, open);
             if open[BATCH] {
                 self.paths.count(site);
@@ -321,7 +372,8 @@ impl Counter {
 
     /// Counts an execution of a block that ended with the instruction at `last`.
     fn count(&self, block: &'static Block, last: usize, level: u8, open: OpenWindows) {
-        let is_first = block.count(last, level, open);
+        let finds_length = self.lengths.is_finding();
+        let is_first = block.count(last, (level, finds_length), open);
         if is_first != [false; 2] {
             self.with(|state| state.add_counted(block, is_first));
         }
@@ -345,6 +397,7 @@ impl Counter {
 
     fn begin_batch(&self) -> Result<(), String> {
         self.reset_if_all_closed();
+        self.open_lengths(BATCH);
         let is_nested = self.in_batch.swap(true, Relaxed);
         self.paths.open();
         if is_nested {
@@ -379,7 +432,12 @@ impl Counter {
             _ => stage as u8,
         };
         self.stage.store(next, Relaxed);
+        self.open_lengths(STAGE);
         Ok(())
+    }
+
+    fn open_lengths(&self, kind: usize) {
+        self.lengths_before[kind].store(self.lengths.total(), Relaxed);
     }
 
     /// Removes and returns the counts of a window kind.
@@ -390,7 +448,9 @@ impl Counter {
         let mut insns = self.with(|state| state.take_counts(kind, paged));
         for insn in &mut insns {
             let entry = (insn.level, insn.address);
-            insn.unretired = unretired.remove(&entry).unwrap_or(0);
+            if !insn.finds_length {
+                insn.unretired = unretired.remove(&entry).unwrap_or(0);
+            }
         }
         insns
     }
@@ -401,9 +461,12 @@ impl Counter {
             WindowKind::Batch => self.paths.close(state.sites.values().copied()),
             WindowKind::Stage(..) => Vec::new(),
         });
+        let lengths = self.lengths.is_known().then(|| self.lengths.total());
+        let lengths_before = self.lengths_before[index].load(Relaxed);
         self.write(&format::write(&Window {
             kind,
             insns,
+            lengths: lengths.map(|lengths| lengths - lengths_before),
             paths,
             ..Window::default()
         }))

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! window
+//! lengths 1657
 //! h ffffffff81000000 12
 //! h ffffffff81a00b40 2 uncharged 1
 //! h ffffffffc0123456 3 uncharged 3 leaves
@@ -15,10 +16,11 @@
 //! stage exec vmm-main
 //! h ffffffff81000000 9
 //! ```
-//! `window` is a batch of work, `stage` the interval between two stages of a launch. `h` is
+//! `lengths` counts the instructions of a window that find the length of an intercepted instruction. `window` is a batch of work, `stage` the interval between two stages of a launch. `h` is
 //! host mode, `g` guest mode, `g2` and `g3` are nested guest modes. Addresses are hexadecimal, counts decimal. `page` is the
 //! fingerprint of the instruction's page ([`crate::page`]). `uncharged` counts instructions
-//! that did not retire and led here. `leaves` marks the target of #VMEXIT, the name of an [`Event`] an
+//! that did not retire and led here. `leaves` marks the target of #VMEXIT, `finds` executions
+//! that find a length, the name of an [`Event`] an
 //! instruction that has it. A path line gives the depth and the last
 //! step: kind, last instruction before it, first instruction after it; it continues the last
 //! path above it of lower depth. Lines with `-` count instructions on that path. `nested` and
@@ -52,6 +54,12 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 /// Plugin argument: record call stacks.
 pub const STACKS: &str = "stacks=on";
 
+/// Plugin argument: count the instructions that find the length of an intercepted instruction.
+pub const LENGTHS: &str = "lengths=on";
+
+/// Plugin argument: count nothing else.
+pub const LENGTHS_ALONE: &str = "lengths=alone";
+
 /// Plugin argument: the machine runs Xen.
 pub const XEN: &str = "machine=xen";
 
@@ -76,6 +84,8 @@ pub struct InsnCount {
     pub unretired: u64,
     /// True for the target of #VMEXIT.
     pub is_exit_target: bool,
+    /// True for the executions that find the length of an intercepted instruction.
+    pub finds_length: bool,
     /// Its event, in host mode.
     pub event: Option<Event>,
 }
@@ -130,6 +140,9 @@ pub struct Window {
     pub kind: WindowKind,
     /// Executions by instruction, unique within one recorded window.
     pub insns: Vec<InsnCount>,
+    /// Number of instructions that find the length of an intercepted instruction, with [`LENGTHS`]; `None` if the calls
+    /// that do so are unknown.
+    pub lengths: Option<u64>,
     /// Executions by call path in depth-first order; empty without [`STACKS`].
     pub paths: Vec<CallPath>,
     /// The clock also charges instructions that fault, as that of Bochs does.
@@ -149,6 +162,10 @@ impl Window {
     /// Adds the executions of `other`.
     pub fn add(&mut self, other: &Self) {
         self.charges_faults |= other.charges_faults;
+        self.lengths = match (self.lengths, other.lengths) {
+            (Some(one), Some(other)) => Some(one + other),
+            (one, other) => one.or(other),
+        };
         self.insns.extend(&other.insns);
         // The paths of each window begin with a root of their own.
         self.paths.extend_from_slice(&other.paths);
@@ -198,9 +215,11 @@ impl MarkerError {
 const WINDOW: &str = "window";
 const ROOT: &str = "root";
 const STAGE: &str = "stage";
+const LENGTHS_OF: &str = "lengths";
 const PAGE: &str = "page";
 const UNCHARGED: &str = "uncharged";
 const LEAVES: &str = "leaves";
+const FINDS: &str = "finds";
 
 /// Formats one window.
 pub fn write(window: &Window) -> String {
@@ -208,6 +227,10 @@ pub fn write(window: &Window) -> String {
         WindowKind::Batch => format!("{WINDOW}\n"),
         WindowKind::Stage(from, to) => format!("{STAGE} {} {}\n", from.name(), to.name()),
     };
+    if let Some(lengths) = window.lengths {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{LENGTHS_OF} {lengths}");
+    }
     for insn in &window.insns {
         write_insn(&mut text, insn);
     }
@@ -242,7 +265,9 @@ fn write_insn(text: &mut String, insn: &InsnCount) {
         let _ = write!(text, " {UNCHARGED} {}", insn.unretired);
     }
     let leaves = insn.is_exit_target.then_some(LEAVES);
-    for word in leaves.into_iter().chain(insn.event.map(Event::name)) {
+    let finds = insn.finds_length.then_some(FINDS);
+    let words = leaves.into_iter().chain(finds);
+    for word in words.chain(insn.event.map(Event::name)) {
         let _ = write!(text, " {word}");
     }
     text.push('\n');
@@ -300,6 +325,7 @@ fn stage_named(name: &str) -> Option<Stage> {
 fn parse_line(line: &str, window: &mut Window) -> Option<()> {
     let words: Vec<_> = line.split(' ').collect();
     match words[..] {
+        [LENGTHS_OF, count] => window.lengths = Some(count.parse().ok()?),
         [ROOT] => window.paths.push(CallPath {
             depth: 0,
             step: None,
@@ -338,6 +364,7 @@ fn parse_insn(mut words: Vec<&str>) -> Option<InsnCount> {
     if event.is_some() {
         words.pop();
     }
+    let finds_length = words.pop_if(|word| *word == FINDS).is_some();
     let is_exit_target = words.pop_if(|word| *word == LEAVES).is_some();
     let unretired = pop_value(UNCHARGED, &mut words);
     let page = pop_value(PAGE, &mut words);
@@ -355,6 +382,7 @@ fn parse_insn(mut words: Vec<&str>) -> Option<InsnCount> {
         count: count.parse().ok()?,
         unretired: unretired.unwrap_or("0").parse().ok()?,
         is_exit_target,
+        finds_length,
         event,
     })
 }

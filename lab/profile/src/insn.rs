@@ -92,7 +92,7 @@ impl Event {
     }
 
     /// Returns the event of an instruction, if it has one.
-    fn of(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         let code = opcode(bytes);
         let is_repeated = bytes[..bytes.len() - code.len()]
             .iter()

@@ -14,6 +14,7 @@ pub mod format;
 mod insn;
 pub mod irq_path;
 pub mod irq_tracer;
+mod lengths;
 mod levels;
 pub mod page;
 mod retirement;

@@ -266,8 +266,21 @@ fn balance(profile: &Profile) -> String {
     let counted = number(*counted as f64);
     format!(
         "{operations}, {counted} instructions counted, \
-         {exits} exits, {faults} faults{interrupted}.{}\nResidual: {residual}{halted}",
-        events(profile)
+         {exits} exits, {faults} faults{interrupted}.{}{}\nResidual: {residual}{halted}",
+        events(profile),
+        excluded(profile)
+    )
+}
+
+/// Returns how many instructions of an operation are excluded, in a line that begins with a line feed; empty for none.
+fn excluded(profile: &Profile) -> String {
+    if profile.excluded == 0 {
+        return String::new();
+    }
+    let each = profile.excluded as f64 / profile.operations.max(1) as f64;
+    format!(
+        "\nExcluded: {} by operation, which find the length of an instruction",
+        number(each)
     )
 }
 

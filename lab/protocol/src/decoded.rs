@@ -134,6 +134,7 @@ impl Decoded {
                     end,
                     count,
                     host_ns: received,
+                    excluded: 0,
                 };
                 self.sample(op, sample, sent, received);
             }

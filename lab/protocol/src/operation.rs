@@ -158,6 +158,7 @@ impl OperationBuilder {
                     end,
                     count: 1,
                     host_ns: None,
+                    excluded: 0,
                 })
             } else {
                 *too_many_requests = true

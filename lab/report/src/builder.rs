@@ -49,7 +49,7 @@ impl Report {
 }
 
 fn sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
-    let last: [Family; 2] = [table::costs, components::sections];
+    let last: [Family; 3] = [table::costs, table::raw, components::sections];
     let families = [&[table::sections as Family][..], &FAMILIES, &last].concat();
     let mut sections: Vec<Section> = findings::section(report, cells).into_iter().collect();
     sections.extend(of_all_clocks(report, cells, &families));
@@ -85,6 +85,11 @@ fn brief_sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
             of_all_clocks(report, &further, &[brief::tables]),
         ),
         ("exits and CPU time", "operation", of_clocks(table::costs)),
+        (
+            "figures with the search for lengths",
+            "operation",
+            of_clocks(table::raw),
+        ),
         (
             "better numbers of batches",
             "operation",

@@ -237,6 +237,13 @@ pub const COLUMNS: &[Column<Cell>] = &[
         "batches of a boot with which a given time gives the narrowest interval (Kalibera and Jones 2013); none if \
          the time of a boot is not known",
     ),
+    column(
+        "raw",
+        Role::Optional,
+        Get::Number(|cell| figure(cell)?.raw),
+        "insn: the estimate with the instructions that find the length of intercepted instructions, which processors \
+         report and the simulated one does not ([clocks.md](clocks.md)); none where there were none",
+    ),
 ];
 
 fn figure(cell: &Cell) -> Option<&Figure> {

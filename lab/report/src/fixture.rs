@@ -9,6 +9,7 @@ pub fn figure(estimate: f64) -> Figure {
     Figure {
         estimate,
         interval: None,
+        raw: None,
         min: estimate,
         max: estimate,
         p50: estimate,

@@ -196,6 +196,38 @@ pub fn costs(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
     vec![section]
 }
 
+/// Returns the figures of one clock with the instructions that are excluded from them, if any are.
+pub fn raw(report: &Report, cells: &[Cell], clock: Clock) -> Vec<Section> {
+    let raw_of = |cell: &Cell| cell.value.figure().and_then(|figure| figure.raw);
+    let Some(shown) = Shown::new(cells, clock, |cell| raw_of(cell).is_some()) else {
+        return Vec::new();
+    };
+    let title = format!(
+        "With instructions that find the length of an instruction, {}",
+        clock_name(clock)
+    );
+    let explanation = "the simulated processor does not report the length of an intercepted instruction, as \
+                       processors do: what the hypervisor executes to find it is in these figures and in no other";
+    let mut section = Section::new(&title, explanation);
+    let mut table = shown.table(report, &[Align::Right]);
+    for op in &shown.operations {
+        let cells = shown.configs.iter().map(|it| shown.cell(it, *op));
+        table.row(
+            op.path(),
+            cells.map(
+                |cell| match cell.and_then(|cell| Some((cell, raw_of(cell)?))) {
+                    Some((cell, raw)) => {
+                        vec![Span::plain(figures::value(raw, cell.op, cell.clock))]
+                    }
+                    None => vec![Span::new(crate::document::ABSENT, Look::Faint)],
+                },
+            ),
+        );
+    }
+    section.table(table);
+    vec![section]
+}
+
 fn cost(figure: Option<&Figure>) -> Vec<Span> {
     let span = |text: Option<String>, look| match text {
         None => Span::new(crate::document::ABSENT, look),

@@ -25,6 +25,7 @@ fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
         unit: value::unit(op, environment.clock()),
         value: Value::Measured(Box::new(Figure {
             estimate,
+            raw: None,
             interval: Some(Interval {
                 level: 0.95,
                 low: estimate,

@@ -25,6 +25,7 @@ fn operation(op: Op, boot: u64) -> OperationResult {
             end: number * 1_000_000 + took,
             count: 100,
             host_ns: None,
+            excluded: 0,
         }
     };
     OperationResult {

@@ -4,6 +4,7 @@ use crate::context::RunContext;
 use crate::event::RunEvent;
 use crate::failure::Failure;
 use crate::inventory::{EnvironmentEntry, Inventory};
+use crate::lengths::{self, Attached, LengthCounters};
 use crate::long;
 use crate::options::BootOptions;
 use crate::sink::ObservationSink;
@@ -21,6 +22,8 @@ pub(crate) struct Execution<'a> {
     pub options: &'a BootOptions<'a>,
     /// Roots of kernel builds.
     pub roots: &'a Roots,
+    /// Plugins that count what is excluded from figures.
+    pub lengths: &'a LengthCounters,
 }
 
 /// Result of a boot.
@@ -169,15 +172,31 @@ impl Execution<'_> {
             tracers.annotate(&mut booted.observation, traced.as_ref());
             return Ok(booted);
         }
-        let Some(counters) = self.options.counters else {
-            return boot_in(entry.environment.as_ref());
-        };
         let inventory = self.context.inventory.with_files_of(&boot.config.overrides);
-        let settings = inventory.settings();
-        let counted = counters.attach(boot.config.environment, settings)?;
-        let booted = boot_in(counted.environment.as_ref());
+        let Some(counters) = self.options.counters else {
+            return match self.lengths.attach(inventory, boot)? {
+                Attached::Nothing => boot_in(entry.environment.as_ref()),
+                Attached::Included(reason) => {
+                    let mut booted = boot_in(entry.environment.as_ref())?;
+                    lengths::include(&mut booted.observation, &reason);
+                    Ok(booted)
+                }
+                Attached::Counted(counted) => {
+                    let mut booted = boot_in(counted.environment.as_ref())?;
+                    lengths::exclude(&mut booted.observation, &counted.windows());
+                    Ok(booted)
+                }
+            };
+        };
+        let id = boot.config.environment;
+        let counted = counters.attach(id, inventory.settings())?;
+        let mut booted = boot_in(counted.environment.as_ref());
+        let windows = counted.windows();
+        if let (Ok(booted), true) = (&mut booted, lengths::are_found(id)) {
+            lengths::exclude(&mut booted.observation, &windows);
+        }
         let observation = booted.as_ref().ok().map(|booted| &booted.observation);
-        counters.store(boot, &counted, observation);
+        counters.store(boot, windows, observation);
         booted
     }
 }

@@ -8,6 +8,7 @@ use crate::concurrent;
 use crate::context::RunContext;
 use crate::event::{EventHandler, RunEvent};
 use crate::failure::Failure;
+use crate::lengths::LengthCounters;
 use crate::options::BootOptions;
 use crate::sink::ObservationSink;
 use std::collections::BTreeSet;
@@ -35,6 +36,7 @@ pub fn execute(
         context,
         options,
         roots: &Roots::default(),
+        lengths: &LengthCounters::default(),
     };
     let executed = execution.execute(plan, &mut Announcing { events, sink });
     context.events.handle(RunEvent::Finished);

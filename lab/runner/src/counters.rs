@@ -3,6 +3,7 @@
 
 use crate::failure::Failure;
 use crate::inventory::Inventory;
+use crate::lengths;
 use crate::symbols::machine_of;
 use crate::windows;
 use std::collections::BTreeMap;
@@ -68,6 +69,46 @@ impl Counter {
     }
 }
 
+impl CountedEnvironment {
+    /// Returns an environment of these settings with a plugin.
+    pub fn with_plugin(id: EnvironmentId, settings: &Settings, plugin: Plugin) -> Self {
+        Self::with_counter(id, settings, Counter::Plugin(plugin))
+    }
+
+    fn with_counter(id: EnvironmentId, settings: &Settings, counter: Counter) -> Self {
+        let settings = counter.settings(settings);
+        Self {
+            environment: trapline_environments::environment(id, &settings),
+            counter,
+        }
+    }
+
+    /// Returns what was counted since the last call.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn windows(&self) -> Result<Vec<Window>, Failure> {
+        self.counter.windows()
+    }
+}
+
+/// Returns the arguments of the plugin for an environment, among them `lengths` if its hypervisor finds lengths of
+/// instructions.
+pub fn arguments(id: EnvironmentId, lengths: &str) -> Vec<String> {
+    let levels = id.stack().levels.len();
+    let words = [
+        (lengths::are_found(id), lengths.to_owned()),
+        (id.is_xen(), format::XEN.to_owned()),
+        (id.is_nova(), format::RESET.to_owned()),
+        (
+            id.stack().is_nested(),
+            format!("{}{levels}", format::LEVELS),
+        ),
+    ];
+    let words = words.into_iter().filter(|(is_wanted, _)| *is_wanted);
+    words.map(|(_, word)| word).collect()
+}
+
 impl Counters {
     /// Creates counters for `configs`. The plugin records call stacks if `stacks` is set.
     ///
@@ -100,17 +141,11 @@ impl Counters {
         id: EnvironmentId,
         settings: &Settings,
     ) -> Result<CountedEnvironment, EnvError> {
-        let levels = id.stack().levels.len();
-        let is_nested = id.stack().is_nested();
-        let words = [
-            // Call stacks distinguish one guest only.
-            (self.stacks && !is_nested, format::STACKS.to_owned()),
-            (id.is_xen(), format::XEN.to_owned()),
-            (id.is_nova(), format::RESET.to_owned()),
-            (is_nested, format!("{}{levels}", format::LEVELS)),
-        ];
-        let words = words.into_iter().filter(|(is_wanted, _)| *is_wanted);
-        let words = words.map(|(_, word)| word).collect();
+        let mut words = arguments(id, format::LENGTHS);
+        // Call stacks distinguish one guest only.
+        if self.stacks && !id.stack().is_nested() {
+            words.push(format::STACKS.to_owned());
+        }
         let counter = match (&self.plugin, id.clock()) {
             (_, Clock::InsnVmx) => {
                 let reader = TraceReader::new(machine_of(id), !id.is_native());
@@ -123,21 +158,16 @@ impl Counters {
                 )))
             }
         };
-        let settings = counter.settings(settings);
-        Ok(CountedEnvironment {
-            environment: trapline_environments::environment(id, &settings),
-            counter,
-        })
+        Ok(CountedEnvironment::with_counter(id, settings, counter))
     }
 
     /// Adds the counts of a start that is over, of the operations that its boot keeps.
     pub fn store(
         &self,
         boot: &PlannedBoot,
-        environment: &CountedEnvironment,
+        mut windows: Result<Vec<Window>, Failure>,
         observation: Option<&Observation>,
     ) {
-        let mut windows = environment.counter.windows();
         if let Some(observation) = observation {
             windows = windows.and_then(|all| windows::kept(observation, all, boot.kept));
         }

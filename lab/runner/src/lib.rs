@@ -22,6 +22,7 @@ pub mod floor;
 mod interrupt;
 mod inventory;
 pub mod irq_tracer;
+mod lengths;
 mod long;
 mod options;
 pub mod profiles;

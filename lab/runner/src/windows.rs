@@ -131,7 +131,7 @@ fn batches(outcome: &Outcome) -> Result<Vec<Batch>, &str> {
         } => Ok(samples
             .iter()
             .map(|sample| Batch {
-                ticks: sample.end.wrapping_sub(sample.start),
+                ticks: sample.ticks(),
                 count: sample.count.max(1),
                 clock_cost: *clock_cost,
                 loop_cost: *loop_cost,
@@ -155,6 +155,7 @@ mod tests {
             end: *end,
             count: 1,
             host_ns: None,
+            excluded: 0,
         };
         OperationResult {
             op: op.into(),

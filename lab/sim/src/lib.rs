@@ -13,6 +13,7 @@ pub mod elf32;
 pub mod image_format;
 pub mod initramfs;
 pub mod kernel;
+pub mod lengths;
 pub mod listener;
 pub mod machine;
 pub mod module;

@@ -1,6 +1,7 @@
 //! The initramfs of a machine with Linux: agent, kernel modules, and the script of its init.
 
 use crate::initramfs::{add_program, Archive};
+use crate::lengths;
 use crate::module::Module;
 use crate::script::Script;
 use crate::settings::Settings;
@@ -55,6 +56,7 @@ pub fn archive(
     for module in modules {
         let path = format!("/trapline/{}.ko", module.name);
         script.module(&path, module.options);
+        script.lengths_of_module(&module.name, &lengths::calls_of_module(&module.bytes));
         archive.file(&path, module.bytes.clone());
     }
     fill(&mut archive, &mut script)?;

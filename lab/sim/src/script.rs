@@ -1,6 +1,7 @@
 //! Scripts for the agent as init of a simulated machine: one makes the machine ready, one is its job. The
 //! agent's module `init::script` defines the commands.
 
+use crate::lengths;
 use std::ffi::OsStr;
 use std::time::Duration;
 use trapline_abi::job::SCRIPT;
@@ -32,6 +33,25 @@ impl Script {
     /// Loads a module.
     pub fn module(&mut self, path: &str, options: &str) {
         self.line(&["module", path, options]);
+    }
+
+    /// Announces the calls at these offsets of a module, which find the length of an instruction, before the job.
+    pub fn lengths_of_module(&mut self, name: &str, offsets: &[u64]) {
+        if !offsets.is_empty() {
+            let offsets: Vec<_> = offsets.iter().map(u64::to_string).collect();
+            self.line(&[
+                "lengths",
+                "module",
+                name,
+                lengths::SECTION,
+                &offsets.join(","),
+            ]);
+        }
+    }
+
+    /// Announces the function of Xen that finds the length of an instruction before the job.
+    pub fn lengths_of_xen(&mut self) {
+        self.line(&["lengths", "xen", lengths::XEN_FUNCTION]);
     }
 
     /// Moves init, and with it all programs that it starts from now on, to a control group of their own.
@@ -190,6 +210,9 @@ mod tests {
         script.wait("/clock", "tsc");
         script.enter_control_group();
         script.module("/kvm.ko", "a=b c=d");
+        script.lengths_of_module("kvm", &[]);
+        script.lengths_of_module("kvm_amd", &[6778, 6870]);
+        script.lengths_of_xen();
         script.launch(&Command::new("/vmm").arg("two words").arg("a\tb\n"), false);
         script.report_memory();
         script.launch(&Command::new("/qemu"), true);
@@ -206,6 +229,8 @@ mod tests {
         let expected = "wait\t/clock\ttsc\n\
                         cgroup\n\
                         module\t/kvm.ko\ta=b c=d\n\
+                        lengths\tmodule\tkvm_amd\t.text\t6778,6870\n\
+                        lengths\txen\tsvm_get_insn_len\n\
                         launch\t0\t600\tno\t/vmm\ttwo words\ta?b?\n\
                         launch\t1\t600\tyes+memory\t/qemu\n\
                         disk\t/dev/disk\t16\n\

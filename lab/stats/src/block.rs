@@ -187,6 +187,7 @@ mod tests {
             end,
             count: 1,
             host_ns: None,
+            excluded: 0,
         }
     }
 

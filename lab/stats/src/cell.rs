@@ -101,6 +101,7 @@ impl ComparableCell {
         Value::Measured(Box::new(Figure {
             estimate,
             interval,
+            raw: boots[0].raw,
             min: batches.min(),
             max: batches.max(),
             p50: batches.nearest_rank(50_000),
@@ -134,6 +135,8 @@ struct MeasuredBoot<'a> {
     /// The values in order of time.
     batches: Vec<f64>,
     mean: f64,
+    /// The mean with what is excluded, if anything is.
+    raw: Option<f64>,
     resolution: f64,
     exits: Option<f64>,
     host_cpu_ns: Option<f64>,
@@ -184,6 +187,7 @@ impl<'a> MeasuredBoot<'a> {
             values,
             batches,
             mean,
+            raw: raw(&calibration, op, &samples),
             resolution: median(resolutions).unwrap_or(0.0),
             exits: exits.map(|exits| exits as f64 / count),
             host_cpu_ns: host_cpu_ns.map(|ns| ns as f64 * share / count),
@@ -196,6 +200,18 @@ impl<'a> MeasuredBoot<'a> {
             samples,
         }))
     }
+}
+
+/// Returns the mean over batches with what is excluded from them; `None` if nothing is.
+fn raw(calibration: &Calibration, op: Operation, samples: &[Sample]) -> Option<f64> {
+    if samples.iter().all(|sample| sample.excluded == 0) {
+        return None;
+    }
+    let whole = samples.iter().map(|sample| Sample {
+        excluded: 0,
+        ..*sample
+    });
+    calibration.mean(op.unit(), &whole.collect::<Vec<_>>())
 }
 
 /// Returns the measured boots, or the value of a cell without a figure.
@@ -328,7 +344,7 @@ fn flags(
 /// known.
 fn cost_of_boot(boots: &[MeasuredBoot<'_>], all: &[BootOutcome<'_>]) -> Option<f64> {
     let ticks = |samples: &[Sample]| {
-        let lengths = samples.iter().map(|it| it.end.saturating_sub(it.start));
+        let lengths = samples.iter().map(Sample::elapsed);
         lengths.sum::<u64>() as f64
     };
     let batch = median(

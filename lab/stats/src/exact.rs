@@ -79,16 +79,21 @@ fn parts(outcome: &Outcome) -> Option<([u64; 6], &[Sample], &[Interrupt])> {
 fn batch_difference(one: &[Sample], other: &[Sample]) -> Option<String> {
     let digits = |sample: &Sample| {
         let ticks = sample.end.wrapping_sub(sample.start);
-        (ticks, sample.count)
+        (ticks, sample.excluded, sample.count)
     };
     let pairs = one.iter().map(digits).zip(other.iter().map(digits));
     let differing: Vec<_> = pairs.enumerate().filter(|(_, (a, b))| a != b).collect();
-    let (number, ((ticks, count), (ticks2, count2))) = differing.first()?;
+    let (number, (one_batch, other_batch)) = differing.first()?;
+    let of = |(ticks, excluded, count): &(u64, u64, u64)| match excluded {
+        0 => format!("{ticks} insn for {count}"),
+        _ => format!("{ticks} insn for {count}, {excluded} of them excluded"),
+    };
     Some(format!(
-        "{} of {} batches, first in batch {number}: \
-         {ticks} insn for {count} and {ticks2} insn for {count2}",
+        "{} of {} batches, first in batch {number}: {} and {}",
         differing.len(),
-        one.len()
+        one.len(),
+        of(one_batch),
+        of(other_batch)
     ))
 }
 

@@ -141,6 +141,8 @@ pub struct Figure {
     /// boots, at least 0.95 from six on. `None` for a single boot, and on an exact clock, whose figures
     /// are reproduced and not estimated.
     pub interval: Option<Interval>,
+    /// The estimate with what is excluded ([`trapline_model::Sample::excluded`]); `None` if nothing is.
+    pub raw: Option<f64>,
     /// Smallest batch.
     pub min: f64,
     /// Largest batch.

@@ -62,7 +62,7 @@ impl Calibration {
         let sum =
             |of: fn(&Sample) -> u64| samples.iter().map(|batch| of(batch) as f64).sum::<f64>();
         let count = sum(|batch| batch.count);
-        let ticks = sum(|batch| batch.end - batch.start);
+        let ticks = sum(Sample::ticks);
         let ticks = ticks - self.clock_cost as f64 * samples.len() as f64;
         match unit {
             Unit::Time => {
@@ -186,6 +186,7 @@ mod tests {
         end: 13_040,
         count: 100,
         host_ns: None,
+        excluded: 0,
     };
 
     #[test]

@@ -33,7 +33,7 @@ pub fn are_requests(samples: &[Sample]) -> bool {
     samples.iter().all(|sample| {
         let in_order = before <= sample.start && sample.start <= sample.end;
         before = sample.start;
-        in_order && sample.count == 1 && sample.host_ns.is_none()
+        in_order && sample.count == 1 && sample.host_ns.is_none() && sample.excluded == 0
     })
 }
 
@@ -58,6 +58,7 @@ pub fn unpacked_requests(bytes: &[u8]) -> Option<Vec<Sample>> {
                 end,
                 count: 1,
                 host_ns: None,
+                excluded: 0,
             });
         };
         block::unpack(piece, &mut keep).ok()
@@ -123,6 +124,7 @@ mod tests {
             end: (1 << 50) + 30_000 * number + 700_000,
             count: 1,
             host_ns: None,
+            excluded: 0,
         };
         let requests: Vec<_> = (0..30_000).map(sample).collect();
         let bytes = packed_requests(&requests);

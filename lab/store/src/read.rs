@@ -176,7 +176,7 @@ fn outcome(connection: &Connection, op: Operation, row: &Row<'_>) -> Result<Outc
 }
 
 fn samples(connection: &Connection, operation: i64) -> Result<Vec<Sample>, Problem> {
-    let sql = "SELECT start_tick, end_tick, count, host_ns
+    let sql = "SELECT start_tick, end_tick, count, host_ns, excluded
                FROM samples WHERE operation = ?1 ORDER BY number";
     collect(connection, sql, operation, |row| {
         Ok(Sample {
@@ -184,6 +184,7 @@ fn samples(connection: &Connection, operation: i64) -> Result<Vec<Sample>, Probl
             end: unsigned(row.get(1)?),
             count: unsigned(row.get(2)?),
             host_ns: row.get::<_, Option<i64>>(3)?.map(unsigned),
+            excluded: unsigned(row.get(4)?),
         })
     })
 }

@@ -8,7 +8,11 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use trapline_model::settings::store_format;
 
 /// The format that this version writes (`PRAGMA user_version`).
-pub const VERSION: i64 = store_format();
+pub const VERSION: i64 = if store_format() > WITH_EXCLUDED {
+    store_format()
+} else {
+    WITH_EXCLUDED
+};
 
 /// The first format with interrupts.
 const WITH_INTERRUPTS: i64 = 2;
@@ -33,6 +37,9 @@ const WITH_QUEUES: i64 = 25;
 
 /// The first format in which kernel builds and trials of packets are operations of boots, and a request is JSON.
 const WITH_LONG_OPERATIONS: i64 = 32;
+
+/// The first format with ticks of batches that are no part of a figure.
+const WITH_EXCLUDED: i64 = 33;
 
 /// Identifies a store (`PRAGMA application_id`): "TRPL".
 const APPLICATION: i64 = 0x5452_504c;
@@ -230,8 +237,13 @@ CREATE TABLE packets (           -- a trial of an operation of workload packets
 ) WITHOUT ROWID;
 ";
 
+/// Added to format 32: ticks of a batch in which a simulated processor found the lengths of intercepted instructions.
+const EXCLUDED: &str = "
+ALTER TABLE samples ADD COLUMN excluded INTEGER NOT NULL DEFAULT 0;
+";
+
 /// Statements that add what a format before the first of each pair lacks.
-const ADDED: [(i64, &str); 8] = [
+const ADDED: [(i64, &str); 9] = [
     (WITH_INTERRUPTS, INTERRUPTS),
     (WITH_REQUESTS, REQUESTS),
     (WITH_VARIANTS, VARIANTS),
@@ -240,6 +252,7 @@ const ADDED: [(i64, &str); 8] = [
     (WITH_IDLE_WORK, IDLE_WORK),
     (WITH_QUEUES, QUEUES),
     (WITH_LONG_OPERATIONS, PACKETS),
+    (WITH_EXCLUDED, EXCLUDED),
 ];
 
 /// Creates the tables of an empty file, migrates a store of an earlier format, and refuses other files.

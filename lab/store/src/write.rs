@@ -214,8 +214,8 @@ fn add_samples(
     samples: &[Sample],
 ) -> Result<(), Problem> {
     let mut insert = transaction.prepare_cached(
-        "INSERT INTO samples (operation, number, start_tick, end_tick, count, host_ns)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO samples (operation, number, start_tick, end_tick, count, host_ns, excluded)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?;
     for (number, sample) in samples.iter().enumerate() {
         insert.execute(params![
@@ -225,6 +225,7 @@ fn add_samples(
             signed(sample.end),
             signed(sample.count),
             sample.host_ns.map(signed),
+            signed(sample.excluded),
         ])?;
     }
     Ok(())

@@ -84,6 +84,7 @@ fn observations() -> [Observation; 4] {
         end: 1000 * number + 900,
         count: 1,
         host_ns,
+        excluded: 0,
     };
     let interrupt = |sequence: u64| Interrupt {
         sequence,

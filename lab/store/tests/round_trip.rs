@@ -25,6 +25,7 @@ fn samples() -> impl Strategy<Value = Vec<Sample>> {
             end,
             count,
             host_ns,
+            excluded: 0,
         },
     );
     vec(sample, 0..6)

@@ -65,6 +65,7 @@ fn measured(replicate: u32) -> Outcome {
         end: number * 1_000_000 + 40_000 + number + u64::from(replicate),
         count: 100,
         host_ns: Some(number * 2_000_000),
+        excluded: 0,
     };
     Outcome::Measured {
         clock_cost: 40,

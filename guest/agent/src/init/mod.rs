@@ -14,6 +14,7 @@ mod exec_trace;
 mod guest;
 mod guest_init;
 mod job;
+mod lengths;
 mod line;
 mod log;
 mod network;
@@ -116,7 +117,8 @@ fn run_both_scripts(port: &mut Port, job: Option<String>) -> Result<(), Message>
     mount_all()?;
     let setup = fs::read_to_string(SETUP);
     let setup = setup.map_err(|error| format!("{SETUP}: {error}"))?;
-    run_script(SETUP, &setup, port)?;
+    let mut lengths = Vec::new();
+    run_script(SETUP, &setup, &mut lengths, port)?;
     let job = match job {
         Some(job) => job,
         None => {
@@ -124,14 +126,29 @@ fn run_both_scripts(port: &mut Port, job: Option<String>) -> Result<(), Message>
             job::read(port).map_err(|error| format!("job: {error}"))?
         }
     };
-    run_script("job", &job, port)
+    // The instrumentation is that of this start, which may be restored from a snapshot.
+    for address in &lengths {
+        let announced = lengths::announce(*address);
+        announced.map_err(|error| format!("announcement of an address: {error}"))?;
+    }
+    run_script("job", &job, &mut lengths, port)
 }
 
-fn run_script(name: &str, script: &str, port: &mut Port) -> Result<(), Message> {
+/// Runs a script. Adds to `lengths` the addresses to announce before the job.
+fn run_script(
+    name: &str,
+    script: &str,
+    lengths: &mut Vec<u64>,
+    port: &mut Port,
+) -> Result<(), Message> {
     let mut programs = Programs::default();
     for (line, number) in script.lines().zip(1..) {
         let at_line = |message| format!("{name}, line {number}: {message}");
         let step = script::parse(line).map_err(at_line)?;
+        if let Step::Lengths(calls) = &step {
+            lengths.extend(lengths::addresses(calls));
+            continue;
+        }
         execute(step, &mut programs, port).map_err(at_line)?;
     }
     Ok(())
@@ -158,6 +175,8 @@ fn execute<'a>(
         Step::Module { path, options } => {
             insert_module(path, options).map_err(|error| format!("module {path}: {error}"))
         }
+        // Done by the caller.
+        Step::Lengths(_) => Ok(()),
         Step::ControlGroup => {
             enter_control_group().map_err(|error| format!("control group: {error}"))
         }

@@ -1,6 +1,8 @@
 //! Scripts: one step per line, words separated by tabs.
 //!
 //! - `module PATH OPTIONS` loads a kernel module.
+//! - `lengths module NAME SECTION OFFSET,...` and `lengths xen FUNCTION` announce before the job which calls find the length
+//!   of an instruction; see `init::lengths`.
 //! - `write PATH TEXT` writes to a file, mostly to configure the kernel.
 //! - `file PATH TEXT` writes to a file a text in percent encoding (RFC 3986, section 2.1).
 //! - `variable NAME VALUE` sets an environment variable of custom VMMs that are launched later.
@@ -29,6 +31,8 @@ pub enum Step<'a> {
         /// Parameters, as on a kernel command line.
         options: &'a str,
     },
+    /// Announces before the job where the length of an instruction is found.
+    Lengths(LengthCalls<'a>),
     /// Writes a text of any characters to a file.
     File {
         /// File.
@@ -83,6 +87,25 @@ pub enum Step<'a> {
     Together(usize),
     /// Runs a program.
     Launch(Launch<'a>),
+}
+
+/// Calls that find the length of an instruction.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LengthCalls<'a> {
+    /// In a kernel module.
+    Module {
+        /// Its name.
+        name: &'a str,
+        /// The section of its code.
+        section: &'a str,
+        /// Offsets in the section.
+        offsets: Vec<u64>,
+    },
+    /// Of a function of Xen.
+    Xen {
+        /// Its name.
+        function: &'a str,
+    },
 }
 
 /// Load to start.
@@ -188,6 +211,12 @@ pub fn parse(line: &str) -> Result<Step<'_>, String> {
     let words: Vec<&str> = line.split('\t').collect();
     match words[..] {
         ["module", path, options] => Ok(Step::Module { path, options }),
+        ["lengths", "module", name, section, offsets] => Ok(Step::Lengths(LengthCalls::Module {
+            name,
+            section,
+            offsets: offsets.split(',').map(number).collect::<Result<_, _>>()?,
+        })),
+        ["lengths", "xen", function] => Ok(Step::Lengths(LengthCalls::Xen { function })),
         ["file", path, text] => Ok(Step::File {
             path,
             text: decode(text)?,
@@ -300,6 +329,15 @@ mod tests {
         assert_eq!(
             parse("module\t/kvm.ko\tnx_huge_pages=never a=b"),
             Ok(module)
+        );
+        let lengths = Step::Lengths(LengthCalls::Module {
+            name: "kvm_amd",
+            section: ".text",
+            offsets: vec![6778, 6870],
+        });
+        assert_eq!(
+            parse("lengths\tmodule\tkvm_amd\t.text\t6778,6870"),
+            Ok(lengths)
         );
         let wait = Step::Wait {
             path: "/clock",

@@ -107,6 +107,7 @@ fn breakdown(profile: &Profile) -> Value {
         "total": profile.total,
         "residual": profile.residual,
         "counted": profile.counted,
+        "excluded": profile.excluded,
         "exits": profile.exits,
         "faults": profile.faults,
         "interrupts": profile.interrupts,

@@ -11,6 +11,7 @@ fn launch(offset: i64, starts: &[u64], count: u64, check: u64) -> FinishedLaunch
         end: start + 100,
         count,
         host_ns: None,
+        excluded: 0,
     };
     let outcome = Outcome::Measured {
         clock_cost: 10 * count,

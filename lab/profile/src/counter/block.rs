@@ -5,8 +5,10 @@ use crate::levels::MAX_LEVELS;
 use crate::retirement::OpenWindows;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Executions by window kind and level.
-type Executions = [[AtomicU64; MAX_LEVELS]; 2];
+/// Executions by window kind and place: a level, or [`MAX_LEVELS`] more for instructions that find a length.
+type Executions = [[AtomicU64; PLACES]; 2];
+
+const PLACES: usize = 2 * MAX_LEVELS;
 
 /// A translation block, or one instruction of a block that has to be watched instruction by instruction.
 #[derive(Debug)]
@@ -39,14 +41,20 @@ impl Block {
         self.sites.get(index).map(|site| (index, *site))
     }
 
-    /// Counts an execution at `level` that ended with the instruction at `last`. Returns for each window kind whether it
-    /// is the first one in its window.
-    pub(super) fn count(&self, last: usize, level: u8, open: OpenWindows) -> [bool; 2] {
+    /// Counts an execution at `level` that ended with the instruction at `last`, and whether it finds a length. Returns for each
+    /// window kind whether it is the first one in its window.
+    pub(super) fn count(
+        &self,
+        last: usize,
+        (level, finds_length): (u8, bool),
+        open: OpenWindows,
+    ) -> [bool; 2] {
+        let place = usize::from(level) + if finds_length { MAX_LEVELS } else { 0 };
         let mut is_first = [false; 2];
         for kind in 0..open.len() {
             if open[kind] {
                 // Only one thread writes, so no atomic addition is needed.
-                let count = &self.executions[last][kind][usize::from(level)];
+                let count = &self.executions[last][kind][place];
                 count.store(count.load(Relaxed) + 1, Relaxed);
                 is_first[kind] = !self.is_counted[kind].load(Relaxed);
                 self.is_counted[kind].store(true, Relaxed);
@@ -55,16 +63,22 @@ impl Block {
         is_first
     }
 
-    /// Takes the executions of the instructions in the window of a kind: the instruction, the level, and their number.
-    pub(super) fn take(&self, kind: usize, mut add: impl FnMut(&'static InsnSite, u8, u64)) {
+    /// Takes the executions of the instructions in the window of a kind: the instruction, the level and whether it finds a
+    /// length, and their number.
+    pub(super) fn take(
+        &self,
+        kind: usize,
+        mut add: impl FnMut(&'static InsnSite, (u8, bool), u64),
+    ) {
         self.is_counted[kind].store(false, Relaxed);
         // An instruction began whenever it or a later one was the last.
-        let mut sums = [0; MAX_LEVELS];
+        let mut sums = [0; PLACES];
         for (site, executions) in self.sites.iter().zip(&self.executions).rev() {
-            for (level, sum) in sums.iter_mut().enumerate() {
-                *sum += executions[kind][level].swap(0, Relaxed);
+            for (place, sum) in sums.iter_mut().enumerate() {
+                *sum += executions[kind][place].swap(0, Relaxed);
                 if *sum != 0 {
-                    add(site, level as u8, *sum);
+                    let level = (place % MAX_LEVELS) as u8;
+                    add(site, (level, place >= MAX_LEVELS), *sum);
                 }
             }
         }

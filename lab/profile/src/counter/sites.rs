@@ -91,17 +91,20 @@ impl State {
     /// Removes and returns the counts of a window kind, ordered independently of translation. Pages are
     /// returned for level `paged`.
     pub fn take_counts(&mut self, kind: usize, paged: u8) -> Vec<InsnCount> {
-        let mut sums: BTreeMap<(u8, u64, Option<u64>), InsnCount> = BTreeMap::new();
+        let mut sums: BTreeMap<(u8, u64, Option<u64>, bool), InsnCount> = BTreeMap::new();
         for block in self.counted[kind].drain(..) {
-            block.take(kind, |site, level, count| {
+            block.take(kind, |site, (level, finds_length), count| {
                 let (address, page) = (site.address, site.page.filter(|_| level == paged));
-                let sum = sums.entry((level, address, page)).or_default();
+                let sum = sums
+                    .entry((level, address, page, finds_length))
+                    .or_default();
                 *sum = InsnCount {
                     level,
                     address,
                     page,
                     count: sum.count + count,
                     unretired: 0,
+                    finds_length,
                     is_exit_target: sum.is_exit_target || site.target_of().is_some(),
                     event: sum.event.or(site.traits.event().filter(|_| level == 0)),
                 };

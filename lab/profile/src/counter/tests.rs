@@ -39,7 +39,7 @@ fn execute(counter: &Counter, insn: Insn<'_>) {
     let Translation::Single(blocks) = counter.translate([insn].into_iter()) else {
         panic!("a block without a count of executed instructions");
     };
-    counter.execute(blocks[0]).unwrap();
+    counter.execute(blocks[0].unwrap()).unwrap();
 }
 
 fn step(counter: &Counter, address: u64, bytes: &[u8]) {
@@ -315,7 +315,7 @@ fn output_of(steps: &[(usize, usize)], executed: Option<&'static AtomicU64>) -> 
             }
             Translation::Single(singles) => {
                 for single in &singles[..insns] {
-                    counter.execute(single).unwrap();
+                    counter.execute(single.unwrap()).unwrap();
                 }
             }
         }

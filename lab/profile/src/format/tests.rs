@@ -24,6 +24,7 @@ fn hash_changes_with_every_byte() {
 #[test]
 fn written_windows_parse_to_the_same_windows() {
     let insn = |in_guest: bool, address: u64, unretired, is_exit_target: bool| InsnCount {
+        finds_length: false,
         level: in_guest.into(),
         address,
         page: (!in_guest && !is_exit_target).then_some(address ^ 1),

@@ -28,7 +28,7 @@ pub enum Get {
 }
 
 /// Every column, in order.
-pub const COLUMNS: [Column; 22] = [
+pub const COLUMNS: [Column; 23] = [
     count("run", |row| row.part.run),
     text("environment", |row| row.part.seen.config.environment.name()),
     text("settings", |row| &row.part.settings),
@@ -41,6 +41,7 @@ pub const COLUMNS: [Column; 22] = [
     count("start_tick", |row| row.sample.start),
     count("end_tick", |row| row.sample.end),
     count("count", |row| row.sample.count),
+    count("excluded_ticks", |row| row.sample.excluded),
     maybe_count("host_ns", |row| row.sample.host_ns),
     Column {
         name: "value",

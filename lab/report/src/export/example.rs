@@ -25,6 +25,7 @@ fn batches(from: u64, host: Option<u64>) -> Vec<Sample> {
         end: from + number * 2_000 + 1_040,
         count: 10,
         host_ns: host.map(|ns| ns + number),
+        excluded: 0,
     };
     (0..5).map(batch).collect()
 }

@@ -13,6 +13,7 @@ fn boot(environment: EnvironmentId, replicate: u32, ticks: u64) -> Observation {
         end: ticks,
         count: 1,
         host_ns: None,
+        excluded: 0,
     };
     Observation {
         config: environment.into(),

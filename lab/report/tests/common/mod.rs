@@ -28,6 +28,7 @@ fn figure(estimate: f64, percent: f64, ratio: f64) -> Figure {
     let off = estimate * percent / 100.0;
     Figure {
         estimate,
+        raw: None,
         interval: Some(Interval {
             level: 0.9375,
             low: estimate - off,

@@ -119,6 +119,7 @@ mod tests {
             end: 10 + took,
             count: 1,
             host_ns: None,
+            excluded: 0,
         }
     }
 

@@ -53,7 +53,7 @@ fn step(unit: Unit, batch: &Sample, unit_per_tick: f64) -> f64 {
         Unit::Time => unit_per_tick / count,
         // The derivative of the rate by the number of ticks.
         Unit::Rate => {
-            let ticks = batch.end.saturating_sub(batch.start).max(1) as f64;
+            let ticks = batch.ticks().max(1) as f64;
             count / (ticks * ticks * unit_per_tick) * 1000.0
         }
     }

@@ -12,6 +12,7 @@ pub fn full_boot(replicate: u32) -> Observation {
         end: base + 1000 * number + 900,
         count: 10,
         host_ns: Some(number),
+        excluded: 0,
     };
     let operation = |op: Op| OperationResult {
         op: op.into(),

@@ -165,6 +165,7 @@ fn boot_with(settings: &str) -> Observation {
         end: number * 1_000_000 + 40_000 + number,
         count: 100,
         host_ns: None,
+        excluded: 0,
     };
     Observation {
         config: Config {

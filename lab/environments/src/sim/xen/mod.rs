@@ -188,6 +188,7 @@ impl Contents for Domain {
 
     fn prepare(&self, script: &mut Script) {
         script.start_xen(DIRECTORY, DOMAIN_FILE);
+        script.lengths_of_xen();
     }
 
     fn command(&self, job: &Job) -> Command {
