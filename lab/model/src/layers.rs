@@ -237,6 +237,17 @@ impl Stack {
         matches!(outermost, Some(Hypervisor::Xen(_)))
     }
 
+    /// Returns whether a hypervisor finds the lengths of intercepted instructions itself, since the simulated processor of
+    /// AMD's kind does not report them: KVM and Xen do.
+    pub fn finds_lengths(&self) -> bool {
+        let finds = |level: &Level| match level.hypervisor {
+            Hypervisor::Kvm | Hypervisor::KvmUserApic => true,
+            Hypervisor::Xen(domain) => domain != Domain::Dom0,
+            Hypervisor::Process | Hypervisor::Tcg | Hypervisor::Uml | Hypervisor::Nova => false,
+        };
+        self.machine == Machine::Sim && self.levels.iter().any(finds)
+    }
+
     /// Returns whether guest and VMM start with their machine, so that no Linux executes a program.
     pub fn starts_with_machine(&self) -> bool {
         match self.innermost() {
@@ -262,5 +273,29 @@ impl Stack {
         let guest = (self.guest == Guest::Linux && !is_implied).then(|| "linux".to_owned());
         let parts: Vec<_> = machine.into_iter().chain(levels).chain(guest).collect();
         parts.join("/")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::EnvironmentId;
+
+    #[test]
+    fn hypervisors_of_the_simulated_amd_processor_find_lengths() {
+        let finding = EnvironmentId::all().filter(|id| id.stack().finds_lengths());
+        let finding: Vec<String> = finding.map(|id| id.to_string()).collect();
+        for name in ["sim/kvm", "sim/qemu-kvm", "sim/xen-pvh", "sim/kvm/xen-pvh"] {
+            assert!(finding.iter().any(|it| it == name), "{name}: {finding:?}");
+        }
+        for name in [
+            "sim",
+            "sim/process",
+            "sim/nova",
+            "sim/xen-dom0",
+            "kvm",
+            "sim-vmx/kvm",
+        ] {
+            assert!(!finding.iter().any(|it| it == name), "{name}");
+        }
     }
 }

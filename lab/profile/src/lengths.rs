@@ -176,6 +176,12 @@ impl Lengths {
     }
 }
 
+impl Default for Lengths {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl State {
     /// Ends the innermost interval that returns to `address`. Returns its length, 0 if there is none.
     fn close(&mut self, address: u64, now: u64) -> u64 {

@@ -192,7 +192,7 @@ impl Execution<'_> {
         let counted = counters.attach(id, inventory.settings())?;
         let mut booted = boot_in(counted.environment.as_ref());
         let windows = counted.windows();
-        if let (Ok(booted), true) = (&mut booted, lengths::are_found(id)) {
+        if let (Ok(booted), true) = (&mut booted, id.stack().finds_lengths()) {
             lengths::exclude(&mut booted.observation, &windows);
         }
         let observation = booted.as_ref().ok().map(|booted| &booted.observation);

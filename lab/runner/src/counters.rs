@@ -3,7 +3,6 @@
 
 use crate::failure::Failure;
 use crate::inventory::Inventory;
-use crate::lengths;
 use crate::symbols::machine_of;
 use crate::windows;
 use std::collections::BTreeMap;
@@ -97,7 +96,7 @@ impl CountedEnvironment {
 pub fn arguments(id: EnvironmentId, lengths: &str) -> Vec<String> {
     let levels = id.stack().levels.len();
     let words = [
-        (lengths::are_found(id), lengths.to_owned()),
+        (id.stack().finds_lengths(), lengths.to_owned()),
         (id.is_xen(), format::XEN.to_owned()),
         (id.is_nova(), format::RESET.to_owned()),
         (

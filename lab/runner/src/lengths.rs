@@ -11,8 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use trapline_abi::{Op, Stage, Workload};
 use trapline_environments::{last_stage, EnvError, Plugin};
-use trapline_model::layers::{Domain, Hypervisor, Machine};
-use trapline_model::{EnvironmentId, Observation, Outcome, PlannedBoot};
+use trapline_model::{Observation, Outcome, PlannedBoot};
 use trapline_profile::stages::group_by_launch;
 use trapline_profile::{format, Window};
 
@@ -20,17 +19,6 @@ use trapline_profile::{format, Window};
 pub const LENGTHS: &str = "instruction-lengths";
 
 const EXCLUDED: &str = "excluded";
-
-/// Returns whether the hypervisor of an environment finds lengths itself: on a processor of AMD's kind, KVM and Xen.
-pub fn are_found(id: EnvironmentId) -> bool {
-    let stack = id.stack();
-    let finds = |hypervisor| match hypervisor {
-        Hypervisor::Kvm | Hypervisor::KvmUserApic => true,
-        Hypervisor::Xen(domain) => domain != Domain::Dom0,
-        Hypervisor::Process | Hypervisor::Tcg | Hypervisor::Uml | Hypervisor::Nova => false,
-    };
-    stack.machine == Machine::Sim && stack.levels.iter().any(|level| finds(level.hypervisor))
-}
 
 /// The plugins of all QEMUs of a run.
 #[derive(Default)]
@@ -55,7 +43,7 @@ impl LengthCounters {
     /// Memory for the counts cannot be allocated.
     pub fn attach(&self, inventory: &Inventory, boot: &PlannedBoot) -> Result<Attached, EnvError> {
         let id = boot.config.environment;
-        if !are_found(id) {
+        if !id.stack().finds_lengths() {
             return Ok(Attached::Nothing);
         }
         // The windows of guests that run at the same time would be mixed.
@@ -237,7 +225,7 @@ fn until(excluded: &BTreeMap<Stage, u64>, stage: Stage) -> u64 {
 mod tests {
     use super::*;
     use trapline_model::testing::{batch, boot, measured};
-    use trapline_model::Launch;
+    use trapline_model::{EnvironmentId, Launch};
     use trapline_profile::format::WindowKind;
 
     fn window(kind: WindowKind, lengths: u64) -> Window {
@@ -368,25 +356,5 @@ mod tests {
         exclude(&mut one, &Ok(Vec::new()));
         let fact = "excluded, but not from starts: 0 of 1 were counted";
         assert_eq!(one.facts[LENGTHS], fact);
-    }
-
-    #[test]
-    fn hypervisors_of_the_simulated_amd_processor_find_lengths() {
-        let found = EnvironmentId::all().filter(|id| are_found(*id));
-        let found: Vec<String> = found.map(|id| id.to_string()).collect();
-        for name in ["sim/kvm", "sim/qemu-kvm", "sim/xen-pvh", "sim/kvm/xen-pvh"] {
-            assert!(found.iter().any(|it| it == name), "{name}: {found:?}");
-        }
-        for name in [
-            "sim",
-            "sim/linux",
-            "sim/process",
-            "sim/nova",
-            "sim/xen-dom0",
-            "kvm",
-            "sim-vmx/kvm",
-        ] {
-            assert!(!found.iter().any(|it| it == name), "{name}");
-        }
     }
 }

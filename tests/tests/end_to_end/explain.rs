@@ -247,7 +247,7 @@ fn two_settings_of_one_environment_are_compared() {
     }
     let place = Place::new();
     let settings = ["sim/kvm:paging=shadow", "sim/kvm"];
-    let words = [&settings[..], &["exits/cpuid", "--format", "json"]].concat();
+    let words = [&settings[..], &["exits/mmio-write", "--format", "json"]].concat();
     let result = explain(&place, &words);
     if result.status == Some(1) {
         return trapline_tests::skip("profiles of two settings", result.stderr.trim());
