@@ -156,6 +156,7 @@ unsafe fn count_privileged(insns: impl Iterator<Item = *mut Insn> + Clone) {
         return print_error("this QEMU has no function to count instructions inline");
     };
     lengths.set_executed(privileged.value());
+    // SAFETY: an instruction of the block, as above.
     insns.for_each(|insn| unsafe { privileged.count(insn) });
 }
 
