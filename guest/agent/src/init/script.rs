@@ -321,15 +321,7 @@ mod tests {
     use expect_test::expect;
 
     #[test]
-    fn steps_are_parsed() {
-        let module = Step::Module {
-            path: "/kvm.ko",
-            options: "nx_huge_pages=never a=b",
-        };
-        assert_eq!(
-            parse("module\t/kvm.ko\tnx_huge_pages=never a=b"),
-            Ok(module)
-        );
+    fn calls_that_find_lengths_are_parsed() {
         let lengths = Step::Lengths(LengthCalls::Module {
             name: "kvm_amd",
             section: ".text",
@@ -338,6 +330,21 @@ mod tests {
         assert_eq!(
             parse("lengths\tmodule\tkvm_amd\t.text\t6778,6870"),
             Ok(lengths)
+        );
+        let xen = LengthCalls::Xen { function: "f" };
+        assert_eq!(parse("lengths\txen\tf"), Ok(Step::Lengths(xen)));
+        assert!(parse("lengths\tmodule\tkvm_amd\t.text\tx").is_err());
+    }
+
+    #[test]
+    fn steps_are_parsed() {
+        let module = Step::Module {
+            path: "/kvm.ko",
+            options: "nx_huge_pages=never a=b",
+        };
+        assert_eq!(
+            parse("module\t/kvm.ko\tnx_huge_pages=never a=b"),
+            Ok(module)
         );
         let wait = Step::Wait {
             path: "/clock",
