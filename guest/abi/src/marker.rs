@@ -5,8 +5,8 @@
 //! emits (Intel SDM volume 2, section 2.1.1 and XCHG). It is the magic breakpoint of Bochs, at which its debugger stops.
 //! Markers of stages are `nop dword [rax + rax + displacement]` (NOP), which has room for a number. All have 8 bytes.
 //!
-//! An announcement is `mov rax, ADDRESS` with such prefixes. It tells the instrumentation an address of code that only the
-//! running system knows.
+//! An announcement is `mov rax, ADDRESS` with such prefixes. It gives the instrumentation an address of code that only the
+//! running system has.
 
 use crate::record::Stage;
 

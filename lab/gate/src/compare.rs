@@ -221,10 +221,9 @@ fn row(
     };
     let unit = new.or(old).map_or("", |(_, unit)| unit).to_owned();
     let raw = cell.and_then(|cell| cell.value.figure()?.raw);
-    let raw = match verdict {
-        Verdict::Same => raw_change(&operation, kept.raw.get(&operation).copied(), raw, false),
-        _ => raw_change(&operation, kept.raw.get(&operation).copied(), raw, true),
-    };
+    let may_be_interrupts = verdict != Verdict::Same;
+    let was = kept.raw.get(&operation).copied();
+    let raw = raw_change(&operation, was, raw, may_be_interrupts);
     let (verdict, raw) = match raw {
         Some(change) if verdict.is_accepted() => (Verdict::Changed, Some(change)),
         _ => (verdict, None),

@@ -11,7 +11,7 @@ use trapline_abi::marker::announcement;
 /// Symbols of Xen, as `/proc/kallsyms` has those of Linux.
 const XEN_SYMBOLS: &str = "/proc/xen/xensyms";
 
-/// Returns the addresses of calls, or of functions. A system that does not tell them has none.
+/// Returns the addresses of calls, or of functions. Systems without files that list them have none.
 pub fn addresses(calls: &LengthCalls<'_>) -> Vec<u64> {
     match calls {
         LengthCalls::Module {
@@ -75,7 +75,7 @@ pub fn announce(address: u64) -> io::Result<()> {
     }
     let mut code = announcement(address).to_vec();
     code.push(RET);
-    // SAFETY: the mapping has space for the code, can be written and is of nobody else.
+    // SAFETY: the mapping has space for the code, can be written, and nothing else uses it.
     unsafe {
         page.cast::<u8>()
             .copy_from_nonoverlapping(code.as_ptr(), code.len())
