@@ -139,8 +139,6 @@ impl Lengths {
     pub(crate) fn reach(&self, address: u64, point: Point) {
         let executed = self.executed.get();
         let now = executed.map_or(0, |executed| executed.load(Relaxed));
-        let is_begin = matches!(point, Point::Call(_));
-        self.is_finding.store(is_begin, Relaxed);
         self.with(|state| match point {
             Point::Call(return_address) => {
                 if state.open.len() == MOST_OPEN {
@@ -152,15 +150,20 @@ impl Lengths {
                     executed_before: now,
                     is_disturbed: false,
                 });
+                self.is_finding.store(true, Relaxed);
             }
             Point::Disturbance => {
+                self.is_finding.store(false, Relaxed);
                 for interval in &mut state.open {
                     interval.is_disturbed = true;
                 }
             }
             Point::Return => {
-                let length = state.close(address, now);
-                self.total.store(self.total() + length, Relaxed);
+                // What follows an announced function is no return.
+                if let Some(length) = state.close(address, now) {
+                    self.total.store(self.total() + length, Relaxed);
+                    self.is_finding.store(false, Relaxed);
+                }
             }
         });
     }
@@ -183,21 +186,18 @@ impl Default for Lengths {
 }
 
 impl State {
-    /// Ends the innermost interval that returns to `address`. Returns its length, 0 if there is none.
-    fn close(&mut self, address: u64, now: u64) -> u64 {
+    /// Ends the innermost interval that returns to `address`. Returns its length, `None` if there is none.
+    fn close(&mut self, address: u64, now: u64) -> Option<u64> {
         let is_it = |interval: &Interval| interval.return_address == address;
-        let Some(place) = self.open.iter().rposition(is_it) else {
-            return 0;
-        };
+        let place = self.open.iter().rposition(is_it)?;
         // Those within it were left without a return.
-        let ended = self.open.drain(place..).next();
-        let Some(interval) = ended else { return 0 };
+        let interval = self.open.drain(place..).next()?;
         if interval.is_disturbed {
-            return self.last.get(&address).copied().unwrap_or(0);
+            return Some(self.last.get(&address).copied().unwrap_or(0));
         }
         let length = now.saturating_sub(interval.executed_before);
         self.last.insert(address, length);
-        length
+        Some(length)
     }
 }
 
@@ -280,6 +280,17 @@ mod tests {
             machine.find_length(12, None);
             assert_eq!(machine.lengths.total(), 22);
         }
+    }
+
+    #[test]
+    fn code_behind_an_announced_function_ends_no_interval() {
+        let machine = Machine::new(CALLEE);
+        machine.step(CALLER, &call(0));
+        assert!(machine.lengths.is_finding());
+        machine.step(CALLEE + 5, &NOP);
+        assert!(machine.lengths.is_finding());
+        machine.step(CALLER + 5, &NOP);
+        assert!(!machine.lengths.is_finding());
     }
 
     #[test]

@@ -165,7 +165,7 @@ fn linux_guest_of_a_defined_vmm_is_measured() {
     assert!((250.0..500.0).contains(&fastest(&json, environment, "getpid")));
     // An exit, and at least one more from a timer to a sleep.
     let exit = fastest(&json, environment, "cpuid");
-    assert!((2500.0..3500.0).contains(&exit), "{exit}");
+    assert!((1_000.0..1_500.0).contains(&exit), "{exit}");
     assert!(fastest(&json, environment, "timer-wake") > exit);
     let port = cell(&json, environment, "port-out");
     let reason = port["skip"].as_str().unwrap_or_default();

@@ -5,7 +5,8 @@ use trapline_tests::run::{has, Place};
 
 const FEATURE: &str = "nested virtualization";
 
-/// An exit of a nested guest costs about ten exits.
+/// An exit of a nested guest costs seven exits to the VMM, or fifteen that KVM answers: those of its hypervisor to the
+/// outer one.
 #[test]
 #[ignore = "slow: make test-all"]
 fn nested_exits_are_measured_exactly() {
@@ -15,7 +16,7 @@ fn nested_exits_are_measured_exactly() {
     }
     let words = "-q --env sim/kvm,sim/kvm/kvm --workload exits/port-out,exits/cpuid,boot/main";
     let run = place.measure(&words.split(' ').collect::<Vec<_>>());
-    for (operation, expected) in [("port-out", 8.0..13.0), ("cpuid", 8.0..13.0)] {
+    for (operation, expected) in [("port-out", 5.5..9.0), ("cpuid", 12.0..19.0)] {
         let factor = fastest(&run, "sim/kvm/kvm", operation) / fastest(&run, "sim/kvm", operation);
         assert!(expected.contains(&factor), "{operation}: {factor}");
     }
@@ -48,7 +49,7 @@ fn nested_exits_are_explained_by_level() {
     let residual = profile["residual"].as_i64().expect("number");
     assert!(residual.abs() <= 10, "{residual}");
     for (component, expected) in [
-        ("kvm", 10_000.0..30_000.0),
+        ("kvm", 6_000.0..15_000.0),
         ("L2/kvm", 800.0..2_000.0),
         ("L2/kvm_amd", 500.0..1_500.0),
         ("L2/trapline-vmm", 30.0..60.0),
@@ -77,7 +78,7 @@ fn first_touch_in_nested_xen_does_not_depend_on_the_kind_of_domain() {
     assert!((pvh - hvm).abs() < pvh / 100.0, "{pvh}, {hvm}");
     // An exit is one of Xen's guest and some of Xen.
     let exit = estimate(&run, "sim/kvm/xen-pvh", "cpuid");
-    assert!((12_000.0..30_000.0).contains(&exit), "{exit}");
+    assert!((7_000.0..16_000.0).contains(&exit), "{exit}");
     for cell in run["cells"].as_array().expect("cells") {
         assert!(cell["failed"].is_null(), "{cell:#}");
     }
