@@ -38,7 +38,9 @@ pub use net::NetArgs;
 pub use plan::{PlanArgs, PlanCommand};
 pub use populate::{populate_methods, PopulateArgs};
 pub use report::ReportArgs;
-pub use run::{ExactOptions, OutputOptions, RunArgs, RunOptions, SizeOptions, StoreOptions};
+pub use run::{
+    ExactOptions, LayoutOptions, OutputOptions, RunArgs, RunOptions, SizeOptions, StoreOptions,
+};
 
 use clap::builder::PossibleValue;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};

@@ -30,6 +30,7 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
     let (mut store, session) = open(&args.run_options)?;
     let context = session.context();
     let configs = operations.configs(&args.environments);
+    let configs = Config::in_layouts(&configs, args.layout_options.layouts);
     let counters = Counters::find(context.inventory, &configs, false);
     let counters = counters
         .inspect_err(|error| context.note(&format!("the baseline has no profiles: {error}")))

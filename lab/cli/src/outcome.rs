@@ -11,7 +11,7 @@ use trapline_report::rates::Rates;
 use trapline_report::{Document, Report, Style};
 use trapline_runner::{is_running_elsewhere, Interrupt};
 use trapline_stats::aa_test::AaTest;
-use trapline_stats::{verdict, FailureKind, Value};
+use trapline_stats::{layouts, verdict, FailureKind, Value};
 use trapline_store::{Run, RunId, RunInfo};
 
 /// Returns the report of a stored run. A/A controls are left out.
@@ -32,12 +32,15 @@ pub fn observations(run: &Run) -> Vec<Observation> {
 }
 
 fn report_of(run: &Run, observations: &[Observation]) -> Report {
-    let is_shown = |(config, _): &&(Config, String)| !config.overrides.is_control;
+    // What a layout needs, all layouts need.
+    let is_shown = |(config, _): &&(Config, String)| {
+        !config.overrides.is_control && config.without_layout().1 == 0
+    };
     let skips: Vec<_> = run.skips.iter().filter(is_shown).cloned().collect();
     let measured = observations.iter().map(|seen| &seen.config);
     let configs = measured.chain(skips.iter().map(|(config, _)| config));
     let settings = Config::common_settings(&configs.collect());
-    let summary = trapline_stats::summarise(observations);
+    let summary = layouts::folded(trapline_stats::summarise(observations));
     let irq = Settings::from_facts(&run.info.facts);
     let uses_seed = observations.iter().any(|seen| !seen.clock.is_exact());
     let verdicts = verdict::Settings {

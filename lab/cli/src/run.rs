@@ -5,7 +5,7 @@ use crate::args::{selected, Format, OutputOptions, RunArgs, StoreOptions};
 use crate::session::{open_store, Session};
 use crate::{compare, outcome, plan};
 use trapline_model::file::Study;
-use trapline_model::{packets, Request};
+use trapline_model::{packets, Config, Request};
 use trapline_report::Report;
 use trapline_runner::run::{default_configs, perform, perform_plan};
 use trapline_runner::{random_seed, BootOptions, Failure, Interrupt, Inventory, Resume, Status};
@@ -114,6 +114,7 @@ fn finish(
 fn request(args: &RunArgs, inventory: &Inventory) -> Request {
     let (operations, named) = selected(&args.workloads);
     let configs = default_configs(&inventory.select(&args.environments));
+    let configs = Config::in_layouts(&configs, args.layout_options.layouts);
     Request {
         ready: inventory.ready(&configs, &[]),
         without_taps: inventory.without_taps(operations),

@@ -13,6 +13,7 @@ use trapline_host::custom_vmm::CustomVmm;
 use trapline_host::{facts, sha256_of_file, toolchain, Error, Facts, GuestImage, Part};
 use trapline_model::layers::Machine;
 use trapline_model::{EnvironmentId, GuestConfig, Unavailable};
+use trapline_sim::base::Layout;
 use trapline_sim::capabilities::{check_counting, check_nesting};
 use trapline_sim::kernel::{self, Maker};
 use trapline_sim::machine;
@@ -181,7 +182,8 @@ impl Layered {
             Need::Nova => nova::OWN_MEMORY_MIB,
             _ => 0,
         });
-        u64::from(guest.touched_mib() + around.max().unwrap_or(0)) + VMM_MEMORY_MIB
+        let machine = around.max().unwrap_or(0) + Layout::new(guest.layout).memory_mib;
+        u64::from(guest.touched_mib() + machine) + VMM_MEMORY_MIB
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::baseline::{fastest, Baseline, EnvironmentBaseline};
 use crate::facts::{causes, Cause};
 use crate::kept_profile::FunctionChanges;
+use crate::layouts::LayoutChange;
 use crate::tolerance::Tolerances;
 use std::collections::BTreeSet;
 use trapline_model::{Config, Operation};
@@ -146,8 +147,7 @@ pub fn compare(baseline: &Baseline, summary: &Summary, tolerances: &Tolerances) 
     let mut rows = Vec::new();
     // Parsing has checked the names.
     for config in baseline.configs().unwrap_or_default() {
-        let kept = &baseline.environments[&config.to_string()];
-        rows.extend(rows_of(&config, kept, summary, tolerances));
+        rows.extend(rows_of(&config, baseline, summary, tolerances));
     }
     Comparison {
         causes: causes(
@@ -161,10 +161,11 @@ pub fn compare(baseline: &Baseline, summary: &Summary, tolerances: &Tolerances) 
 
 fn rows_of(
     config: &Config,
-    kept: &EnvironmentBaseline,
+    baseline: &Baseline,
     summary: &Summary,
     tolerances: &Tolerances,
 ) -> Vec<Row> {
+    let kept = &baseline.environments[&config.to_string()];
     let cells: Vec<&Cell> = summary
         .cells
         .iter()
@@ -181,7 +182,12 @@ fn rows_of(
         .into_iter()
         .filter_map(|operation| {
             let cell = cells.iter().find(|cell| cell.op.path() == operation);
-            row(config, operation, kept, cell.copied(), tolerances)
+            let layouts = LayoutChange::of(baseline, summary, config, &operation);
+            let allowed = Allowed {
+                tolerances,
+                layouts,
+            };
+            row(config, operation, kept, cell.copied(), allowed)
         })
         .collect();
     rows.sort_by_key(|row| position(&row.operation));
@@ -194,13 +200,32 @@ fn position(operation: &str) -> (bool, Option<(usize, Operation)>) {
     (known.is_none(), known.map(Operation::display_position))
 }
 
+/// Differences that are no change.
+#[derive(Clone, Copy)]
+struct Allowed<'a> {
+    tolerances: &'a Tolerances,
+    layouts: Option<LayoutChange>,
+}
+
+impl Allowed<'_> {
+    /// `may_be_interrupts`: the fastest batch is the same, so the mean may differ only because interrupts of the
+    /// machine fall into other batches. Several layouts show by how much they change it.
+    fn allow(self, operation: &str, (old, new): (f64, f64), may_be_interrupts: bool) -> bool {
+        match self.layouts {
+            Some(layouts) if !self.tolerances.has(operation) => layouts.allows(new),
+            _ if may_be_interrupts => self.tolerances.allow_interrupts(operation, old, new),
+            _ => self.tolerances.allow(operation, old, new),
+        }
+    }
+}
+
 /// Returns `None` for a failure without an old figure.
 fn row(
     config: &Config,
     operation: String,
     kept: &EnvironmentBaseline,
     cell: Option<&Cell>,
-    tolerances: &Tolerances,
+    allowed: Allowed<'_>,
 ) -> Option<Row> {
     let old = kept.figure(&operation);
     let new = cell.and_then(|cell| Some((cell.value.figure()?.estimate, cell.unit)));
@@ -216,7 +241,11 @@ fn row(
             let is_fastest_kept = kept.fastest(&operation) == now;
             // The bare machine has no kernel and takes only requested interrupts.
             let may_be_interrupts = is_fastest_kept && !config.environment.is_bare();
-            verdict(&operation, (old, new), may_be_interrupts, tolerances)
+            match allowed.allow(&operation, (old, new), may_be_interrupts) {
+                _ if old == new => Verdict::Same,
+                true => Verdict::Tolerated,
+                false => Verdict::Changed,
+            }
         }
     };
     let unit = new.or(old).map_or("", |(_, unit)| unit).to_owned();
@@ -259,26 +288,6 @@ fn raw_change(
     };
     (!is_allowed)
         .then(|| format!("{old:.3} -> {new:.3} with what finds the length of instructions"))
-}
-
-/// `may_be_interrupts`: the fastest batch is the same, so the mean may differ only because interrupts of the
-/// machine fall into other batches.
-fn verdict(
-    operation: &str,
-    (old, new): (f64, f64),
-    may_be_interrupts: bool,
-    tolerances: &Tolerances,
-) -> Verdict {
-    let is_allowed = if may_be_interrupts {
-        tolerances.allow_interrupts(operation, old, new)
-    } else {
-        tolerances.allow(operation, old, new)
-    };
-    match is_allowed {
-        _ if old == new => Verdict::Same,
-        true => Verdict::Tolerated,
-        false => Verdict::Changed,
-    }
 }
 
 fn is_undetermined(cell: &Cell) -> bool {

@@ -10,6 +10,7 @@ pub mod compare;
 mod explained;
 pub mod facts;
 mod kept_profile;
+mod layouts;
 pub mod search;
 pub mod tolerance;
 mod unique;

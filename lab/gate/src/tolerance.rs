@@ -100,6 +100,11 @@ impl Tolerances {
         tolerance.allows(old, new)
     }
 
+    /// Returns whether an operation has a tolerance of its own.
+    pub fn has(&self, operation: &str) -> bool {
+        self.chosen(operation).is_some()
+    }
+
     fn chosen(&self, operation: &str) -> Option<Tolerance> {
         let operation = Operation::from_path(operation)?;
         let mut newest_first = self.chosen.iter().rev();

@@ -4,7 +4,7 @@ use expect_test::expect;
 use std::collections::BTreeMap;
 use trapline_abi::{Op, OpSet};
 use trapline_gate::{compare, Baseline, Outcome, Tolerances, Verdict};
-use trapline_model::{Clock, EnvironmentId, Operations};
+use trapline_model::{Clock, Config, EnvironmentId, Operations};
 use trapline_stats::{Cell, Failure, FailureKind, Figure, Summary, Value};
 
 fn measured(estimate: f64) -> Value {
@@ -17,6 +17,7 @@ fn with_fastest(estimate: f64, min: f64) -> Value {
         estimate,
         interval: None,
         raw: None,
+        layouts: None,
         min,
         max: estimate,
         p50: estimate,
@@ -91,6 +92,69 @@ fn build(instructions: f64) -> Summary {
         facts: BTreeMap::from([(config.clone(), BTreeMap::new())]),
         ..Summary::default()
     }
+}
+
+/// Returns a summary of `port-out` in layouts: for each the mean and the fastest batch.
+fn in_layouts(figures: &[(f64, f64)]) -> Summary {
+    let configs = (0..figures.len()).map(|layout| match layout {
+        0 => Config::new(EnvironmentId::SIM_KVM),
+        _ => format!("sim/kvm:layout={layout}").parse().expect("valid"),
+    });
+    let cells = configs
+        .clone()
+        .zip(figures)
+        .map(|(config, (mean, fastest))| Cell {
+            config,
+            op: Op::PortOut.into(),
+            clock: Clock::Insn,
+            unit: "insn",
+            value: with_fastest(*mean, *fastest),
+        });
+    Summary {
+        cells: cells.collect(),
+        facts: configs.map(|config| (config, BTreeMap::new())).collect(),
+        ..Summary::default()
+    }
+}
+
+/// Returns the verdict of each layout.
+fn verdicts(old: &[(f64, f64)], new: &[(f64, f64)]) -> Vec<Verdict> {
+    let kept = Baseline::new(&in_layouts(old), &OpSet::from(Op::PortOut).into(), "0.2.0");
+    let kept = Baseline::parse(&kept.text()).expect("it was just written");
+    let compared = compare(&kept, &in_layouts(new), &Tolerances::default());
+    compared.rows.iter().map(|row| row.verdict).collect()
+}
+
+#[test]
+fn figures_of_other_layouts_are_no_change() {
+    use Verdict::{Changed, Same, Tolerated};
+    let exact = |figures: [f64; 3]| figures.map(|figure| (figure, figure));
+    let old = exact([5_495.0, 5_496.0, 5_494.0]);
+    assert_eq!(verdicts(&old, &old), [Same; 3]);
+    // Code that moved has the figures of other places.
+    let moved = exact([5_496.0, 5_494.0, 5_494.0]);
+    assert_eq!(verdicts(&old, &moved), [Tolerated, Tolerated, Same]);
+    // One instruction more is one in every layout.
+    let longer = exact([5_496.0, 5_497.0, 5_495.0]);
+    assert_eq!(verdicts(&old, &longer), [Changed; 3]);
+    // No layout has that figure.
+    let other = exact([5_499.0, 5_496.0, 5_494.0]);
+    assert_eq!(verdicts(&old, &other), [Changed, Same, Same]);
+    // Without another layout every difference is a change.
+    assert_eq!(verdicts(&old[..1], &moved[..1]), [Changed]);
+}
+
+#[test]
+fn interrupts_change_a_mean_by_no_more_than_layouts_do() {
+    use Verdict::{Changed, Same, Tolerated};
+    let old = [(650.0, 644.0), (652.0, 644.0), (651.0, 644.0)];
+    let moved = [(651.5, 644.0), (650.2, 644.0), (653.0, 644.0)];
+    assert_eq!(verdicts(&old, &moved), [Tolerated; 3]);
+    let slower = [(655.0, 644.0), (652.0, 644.0), (651.0, 644.0)];
+    assert_eq!(verdicts(&old, &slower), [Changed, Same, Same]);
+    // The fastest batches show one instruction more, which the means hide.
+    let longer = [(650.5, 645.0), (651.8, 645.0), (652.9, 645.0)];
+    assert_eq!(verdicts(&old, &longer), [Changed; 3]);
 }
 
 const MINI: &str = "kernel-build/mini";

@@ -2,9 +2,10 @@
 
 use crate::clock::Clock;
 use crate::environment::EnvironmentId;
+use crate::features::Feature;
 use crate::names;
 use crate::overrides::{InvalidSetting, Overrides, UnsupportedSetting};
-use crate::settings::SETTINGS;
+use crate::settings::{self, SETTINGS};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -89,6 +90,32 @@ impl Config {
             }
         }
         common
+    }
+
+    /// Returns these configurations, and each with further layouts of its machine's memory, up to `count` in all, where it
+    /// has layouts.
+    pub fn in_layouts(configs: &[Self], count: u32) -> Vec<Self> {
+        let mut all = configs.to_vec();
+        let further = configs
+            .iter()
+            .filter(|config| config.environment.has(Feature::Layout));
+        for config in further {
+            for layout in 1..count {
+                let mut config = config.clone();
+                let set = config.overrides.set(settings::LAYOUT, &layout.to_string());
+                debug_assert_eq!(set, Ok(()), "a number of a layout");
+                all.push(config);
+            }
+        }
+        all
+    }
+
+    /// Returns it in the default layout, with the number of its layout.
+    pub fn without_layout(&self) -> (Self, u32) {
+        let mut config = self.clone();
+        let layout = config.overrides.remove(settings::LAYOUT);
+        let number = layout.map_or(0, |layout| layout.number());
+        (config, number)
     }
 
     /// Returns the same configuration as the second of an A/A comparison.

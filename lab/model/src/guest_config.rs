@@ -56,6 +56,8 @@ pub struct GuestConfig {
     pub thp: Option<HugePages>,
     /// Control group of the VMM on a simulated machine.
     pub cgroup: ControlGroup,
+    /// Layout of the simulated machine's memory: its number, below [`LAYOUTS`].
+    pub layout: u32,
     /// Method by which a CPU of workloads `ipc` and `smp` waits.
     pub wake: Wake,
     /// Zeroing of the image's memory.
@@ -66,6 +68,9 @@ pub struct GuestConfig {
 
 /// Maximum of [`GuestConfig::guests`].
 pub const MOST_GUESTS: u32 = 64;
+
+/// Number of layouts of a simulated machine's memory.
+pub const LAYOUTS: u32 = 16;
 
 impl GuestConfig {
     /// The configuration without any setting. Presets have further sizes of memory.
@@ -93,6 +98,7 @@ impl GuestConfig {
         paging: Paging::Nested,
         thp: None,
         cgroup: ControlGroup::Root,
+        layout: 0,
         wake: Wake::Halt,
         zeroing: Zeroing::Demand,
         isolation: Isolation::None,

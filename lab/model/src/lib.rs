@@ -51,7 +51,7 @@ pub use expand::{expand, LeftOut, Plan, PlannedBoot, Purpose};
 pub use features::Feature;
 pub use guest_config::{
     Batching, Crossing, GuestConfig, GuestPath, MemoryPages, Peer, Population, Serial, Spaces,
-    Switch, VcpuState, Wake,
+    Switch, VcpuState, Wake, LAYOUTS,
 };
 pub use load::{Created, Load, Loads};
 pub use named::Named;

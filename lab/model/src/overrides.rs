@@ -92,11 +92,16 @@ impl Overrides {
         self.values.insert(index(setting.name)?, value)
     }
 
+    /// Removes the value of a setting, and returns it.
+    pub fn remove(&mut self, name: &str) -> Option<Value> {
+        self.values.remove(&index(name)?)
+    }
+
     /// Sets the value of a setting, or removes it.
     pub fn replace(&mut self, name: &str, value: Option<Value>) {
         match (index(name), value) {
             (Some(index), Some(value)) => _ = self.values.insert(index, value),
-            (Some(index), None) => _ = self.values.remove(&index),
+            (_, None) => _ = self.remove(name),
             (None, _) => {}
         }
     }
@@ -297,8 +302,8 @@ mod tests {
             "pin=free,pin=free",
         ];
         expect![[r#"
-            unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
-            unknown setting: fast: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
+            unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, layout, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
+            unknown setting: fast: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, layout, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
             invalid setting: cpus=65: expected a number from 1 to 64
             invalid setting: cap=0: expected a number from 1 to 100
             invalid setting: memory=0: expected a size like 512M or 2G

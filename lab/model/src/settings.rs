@@ -17,7 +17,7 @@ use crate::features::Feature;
 use crate::forwarders::{self, Ring};
 use crate::guest_config::{
     Batching, ControlGroup, Crossing, GuestConfig, GuestPath, HugePages, MemoryPages, Paging, Peer,
-    Spaces, Switch, VcpuState, Wake, MOST_GUESTS,
+    Spaces, Switch, VcpuState, Wake, LAYOUTS, MOST_GUESTS,
 };
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Competitor, Halt, Pin};
@@ -106,6 +106,9 @@ pub const fn store_format() -> i64 {
     }
     newest
 }
+
+/// Name of the setting for the layout of a simulated machine's memory.
+pub const LAYOUT: &str = "layout";
 
 /// All settings, in the order in which configurations are written.
 pub const SETTINGS: &[Setting] = &[
@@ -235,6 +238,17 @@ pub const SETTINGS: &[Setting] = &[
         format: 28,
         help: "Control group of the VMM on the simulated machine: that of all programs, or one of its own, in which CPU time and memory are accounted",
         ..ROW
+    },
+    Setting {
+        name: LAYOUT,
+        column: "layout",
+        value_type: ValueType::Number(0..=LAYOUTS - 1),
+        default: Some("0"),
+        options: Options::Own,
+        feature: Some(Feature::Layout),
+        apply: |value, guest| guest.layout = value.number(),
+        format: 34,
+        help: "Layout of the simulated machine's memory; run and baseline measure the first N with --layouts N (docs/clocks.md)",
     },
     Setting {
         name: "wake",

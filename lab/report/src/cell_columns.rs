@@ -244,6 +244,24 @@ pub const COLUMNS: &[Column<Cell>] = &[
         "insn: the estimate with the instructions that find the length of intercepted instructions, which processors \
          report and the simulated one does not ([clocks.md](clocks.md)); none where there were none",
     ),
+    column(
+        "layouts",
+        Role::Optional,
+        Get::Count(|cell| Some(figure(cell)?.layouts?.count)),
+        "insn: layouts of the machine's memory with a figure, this one among them (`--layouts`); none for one",
+    ),
+    column(
+        "layouts_min",
+        Role::Optional,
+        Get::Number(|cell| Some(figure(cell)?.layouts?.min)),
+        "insn: the least figure of these layouts",
+    ),
+    column(
+        "layouts_max",
+        Role::Optional,
+        Get::Number(|cell| Some(figure(cell)?.layouts?.max)),
+        "insn: the largest figure of these layouts",
+    ),
 ];
 
 fn figure(cell: &Cell) -> Option<&Figure> {

@@ -29,9 +29,9 @@ pub fn cell(cell: Option<&Cell>) -> TableCell {
     let estimate = table::estimate(cell, figure);
     let is_rough = table::side(figure).is_some_and(|side| side > ROUGH);
     let text = match (figure.resolution(), table::is_unusable(figure)) {
-        (None, false) if is_rough => format!("~{}", short(figure.estimate, cell)),
-        (None, false) => short(figure.estimate, cell),
-        (Some(limit), _) => format!("<{}", short(limit, cell)),
+        (None, false) if is_rough => format!("~{}", short(cell, figure)),
+        (None, false) => short(cell, figure),
+        (Some(limit), _) => format!("<{}", at_most_two_decimals(limit, cell)),
         _ => estimate.text,
     };
     let mut parts = vec![Span::new(text, estimate.look)];
@@ -48,16 +48,27 @@ pub fn cell(cell: Option<&Cell>) -> TableCell {
     }
 }
 
-/// Returns a figure with at most two decimals.
-fn short(value: f64, cell: &Cell) -> String {
+fn short(cell: &Cell, figure: &Figure) -> String {
+    if cell.clock.is_exact() {
+        figures::estimate(figure, cell.op, cell.clock)
+    } else {
+        at_most_two_decimals(figure.estimate, cell)
+    }
+}
+
+fn at_most_two_decimals(value: f64, cell: &Cell) -> String {
     match (cell.clock, cell.op.unit()) {
         (Clock::Wall, Unit::Time) if value.abs() < 0.995 => format!("{value:.2} ns"),
         _ => figures::value(value, cell.op, cell.clock),
     }
 }
 
+/// Returns the range over layouts, or that over batches.
 fn spread(cell: &Cell, figure: &Figure) -> String {
-    let range = table::range(cell, figure);
+    let range = table::layouts(figure).or_else(|| {
+        table::range(cell, figure)?;
+        figures::short_range(figure.min, figure.max)
+    });
     range.map_or_else(|| table::spread(figure), |range| format!("({range})"))
 }
 

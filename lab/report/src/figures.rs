@@ -5,6 +5,7 @@
 
 use trapline_abi::Unit;
 use trapline_model::{Clock, Operation};
+use trapline_stats::Figure;
 
 /// Returns the name of a clock as a title.
 pub const fn clock_title(clock: Clock) -> &'static str {
@@ -50,6 +51,24 @@ pub fn rate(value: f64) -> String {
         return quantity(value);
     }
     grouped(&three_digits(rounded(value)))
+}
+
+/// An estimate with as many digits as are known not to depend on the layout of memory.
+pub fn estimate(figure: &Figure, op: impl Into<Operation>, clock: Clock) -> String {
+    if clock.is_exact() && figure.layouts.is_none() {
+        four_digits(figure.estimate)
+    } else {
+        value(figure.estimate, op, clock)
+    }
+}
+
+/// The same of a time, with the unit of instructions, too.
+pub fn estimate_with_unit(figure: &Figure, clock: Clock) -> String {
+    if clock.is_exact() && figure.layouts.is_none() {
+        format!("{} insn", four_digits(figure.estimate))
+    } else {
+        time_with_unit(figure.estimate, clock)
+    }
 }
 
 /// Time on `clock` since some moment.
@@ -135,10 +154,36 @@ pub fn exact(value: f64) -> String {
     grouped(if text == "-0" { "0" } else { text })
 }
 
+/// An exact figure of one layout of memory: four significant digits, as further ones may depend on the layout
+/// ([`trapline_stats::layouts`]).
+pub fn four_digits(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1e4 {
+        let unit = 10f64.powi(size.log10().floor() as i32 - 3);
+        return exact((value / unit).round() * unit);
+    }
+    let decimals = match size {
+        size if size >= 999.95 => 0,
+        size if size >= 99.995 => 1,
+        _ => 2,
+    };
+    let scale = 10f64.powi(decimals);
+    exact((value * scale).round() / scale)
+}
+
 /// The smallest and the largest batch of an exact figure, `10,497.5..13,543`; `None` where
 /// they are written alike.
 pub fn range(min: f64, max: f64) -> Option<String> {
-    let (min, max) = (exact(min), exact(max));
+    range_of(exact, min, max)
+}
+
+/// The same with [`four_digits`].
+pub fn short_range(min: f64, max: f64) -> Option<String> {
+    range_of(four_digits, min, max)
+}
+
+fn range_of(text: fn(f64) -> String, min: f64, max: f64) -> Option<String> {
+    let (min, max) = (text(min), text(max));
     (min != max).then(|| format!("{min}..{max}"))
 }
 
@@ -273,6 +318,28 @@ mod tests {
         ] {
             assert_eq!(exact(insn), text);
         }
+    }
+
+    #[test]
+    fn figures_of_one_layout_have_four_digits() {
+        for (insn, text) in [
+            (3_264.02, "3,264"),
+            (23_225.3, "23,230"),
+            (134_123_456.75, "134,100,000"),
+            (9_999.6, "10,000"),
+            (999.96, "1,000"),
+            (644.63, "644.6"),
+            (45.98, "45.98"),
+            (-1_234.5, "-1,235"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(four_digits(insn), text);
+        }
+        assert_eq!(short_range(3_264.096, 3_264.4), None);
+        assert_eq!(
+            short_range(10_497.0, 13_671.04).as_deref(),
+            Some("10,500..13,670")
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub fn figure(estimate: f64) -> Figure {
         estimate,
         interval: None,
         raw: None,
+        layouts: None,
         min: estimate,
         max: estimate,
         p50: estimate,

@@ -26,6 +26,7 @@ fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
         value: Value::Measured(Box::new(Figure {
             estimate,
             raw: None,
+            layouts: None,
             interval: Some(Interval {
                 level: 0.95,
                 low: estimate,

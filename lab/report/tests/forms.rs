@@ -72,7 +72,7 @@ fn a_wider_terminal_shows_spreads_in_the_brief_form() {
     assert!(!brief_of(80).contains("±2%"));
     let text = brief_of(200);
     assert!(
-        text.contains("±2%") && text.contains("(5,204..8,117.5)"),
+        text.contains("±2%") && text.contains("(5,204..8,118)"),
         "{text}"
     );
 }

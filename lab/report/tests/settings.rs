@@ -28,9 +28,9 @@ fn every_format_names_the_settings_of_each_configuration() {
     expect![[r#"
          kvm, qemu-kvm: no KVM
         - kvm, qemu-kvm: no KVM
-        kvm,exits,port-out,wall,ns,,,,,,,,,,,,,,,,,no KVM,,,,,,,,,,,,
-        kvm,exits,port-out,wall,ns,,,,,,,,,,,,,,,,,no KVM,,,memory=1024M,,,,,,,,,
-        qemu-kvm,exits,port-out,wall,ns,,,,,,,,,,,,,,,,,no KVM,,,,,,,,,,,,
+        kvm,exits,port-out,wall,ns,,,,,,,,,,,,,,,,,no KVM,,,,,,,,,,,,,,,
+        kvm,exits,port-out,wall,ns,,,,,,,,,,,,,,,,,no KVM,,,memory=1024M,,,,,,,,,,,,
+        qemu-kvm,exits,port-out,wall,ns,,,,,,,,,,,,,,,,,no KVM,,,,,,,,,,,,,,,
             <testsuite name="kvm" tests="1" disabled="1" errors="0" failures="0" time="0.000" skipped="1">
                 <testcase name="exits/port-out" classname="kvm" time="0.000">
             <testsuite name="kvm:memory=1024M" tests="1" disabled="1" errors="0" failures="0" time="0.000" skipped="1">

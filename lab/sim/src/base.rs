@@ -38,7 +38,37 @@ pub struct Base {
     pub random_state: bool,
     /// Programs run in a control group that accounts CPU time and memory.
     pub control_group: bool,
+    /// What moves everything else in memory.
+    pub layout: Layout,
 }
+
+/// Placement of all else in the memory of a machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Further memory in MiB.
+    pub memory_mib: u32,
+    /// Bytes of a file that is unpacked before all others.
+    pub file_bytes: usize,
+    /// Bytes of a further environment variable of all programs.
+    pub variable_bytes: usize,
+}
+
+impl Layout {
+    /// Returns the layout with this number. The first one adds nothing. Steps are no multiples of larger pages, and of no
+    /// alignment of a stack twice as large as the ABI's (System V ABI for AMD64, 3.4.1).
+    pub const fn new(number: u32) -> Self {
+        Self {
+            memory_mib: 96 * number,
+            file_bytes: 12_345 * number as usize,
+            variable_bytes: 24 * number as usize,
+        }
+    }
+}
+
+/// Environment variable of a layout, and its file in the root directory.
+const VARIABLE: &str = "LAYOUT";
+/// The first name of the archive.
+pub const LAYOUT_FILE: &str = "/.layout";
 
 /// Files that are loaded besides the initramfs.
 pub struct BootFiles {
@@ -81,6 +111,7 @@ impl Base {
             facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
             random_state: false,
             control_group: false,
+            layout: Layout::default(),
         })
     }
 
@@ -113,6 +144,32 @@ impl Base {
         self.control_group = true;
         let group = "CPU time and memory accounted".to_owned();
         self.facts.insert("l1-control-group".to_owned(), group);
+        self
+    }
+
+    /// Returns the machine with another layout of its memory. Linux passes words of its command line that it does not
+    /// know to init's environment (Documentation/admin-guide/kernel-parameters.rst).
+    #[must_use]
+    pub fn with_layout(mut self, layout: Layout) -> Self {
+        if layout != Layout::default() {
+            self.layout = layout;
+            let words = match &mut self.loaded.module {
+                Some((_, words)) => words,
+                None => &mut self.loaded.words,
+            };
+            let value = "0".repeat(layout.variable_bytes);
+            words.push_str(&format!(" {VARIABLE}={value}"));
+            let Layout {
+                memory_mib,
+                file_bytes,
+                variable_bytes,
+            } = layout;
+            let text = format!(
+                "{memory_mib} MiB more, a file of {file_bytes} bytes first, \
+                 a variable of {variable_bytes} bytes"
+            );
+            self.facts.insert("l1-layout".to_owned(), text);
+        }
         self
     }
 

@@ -4,7 +4,7 @@
 //! and later starts restore it. The machine reads its job when it continues. Restored and booted machines
 //! have byte-identical output from there on.
 
-use crate::base::{Base, BootFiles, KERNEL_WORDS, MACHINE};
+use crate::base::{Base, BootFiles, KERNEL_WORDS, LAYOUT_FILE, MACHINE};
 use crate::initramfs::Archive;
 use crate::module;
 use crate::plugin::{with_plugin, Plugin};
@@ -70,6 +70,9 @@ impl SimMachine {
             if base.control_group {
                 script.enter_control_group();
             }
+            if base.layout.file_bytes > 0 {
+                archive.document(LAYOUT_FILE, vec![0; base.layout.file_bytes]);
+            }
             Ok(())
         };
         let archive = root::archive(settings, ClockSource::Tsc, &base.modules, fill)?;
@@ -86,7 +89,7 @@ impl SimMachine {
             facts,
             steady: settings.parts.open(Part::Steady)?,
             settings: settings.clone(),
-            memory: OWN_MEMORY_MIB + guest_memory,
+            memory: OWN_MEMORY_MIB + guest_memory + base.layout.memory_mib,
             qemu,
             machine: base.machine,
             processor: base.processor,

@@ -114,6 +114,7 @@ impl ComparableCell {
             exits: median(counted.iter().filter_map(|boot| boot.exits)),
             host_cpu_ns: median(counted.iter().filter_map(|boot| boot.host_cpu_ns)),
             idle: idle(counted),
+            layouts: None,
             components: if clock.is_exact() {
                 None
             } else {

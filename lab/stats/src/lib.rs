@@ -23,6 +23,7 @@ mod exact;
 pub mod history;
 pub mod host_use;
 pub mod irq;
+pub mod layouts;
 pub mod modes;
 pub mod order;
 pub mod packets;
@@ -169,6 +170,8 @@ pub struct Figure {
     pub host_cpu_ns: Option<f64>,
     /// Work of the guest between the batches, which is not part of the estimate. `None` if there was none.
     pub idle: Option<Idle>,
+    /// Figures of several layouts of the machine's memory, this one among them ([`layouts::folded`]).
+    pub layouts: Option<layouts::Layouts>,
     /// Components of the variance, on the wall clock.
     pub components: Option<components::Components>,
     /// Caveats.

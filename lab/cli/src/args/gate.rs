@@ -1,7 +1,7 @@
 //! Arguments of `baseline`, `check` and `bisect`.
 
 use super::pages::after_help;
-use super::{environment_parser, exact_workload_parser, RunOptions};
+use super::{environment_parser, exact_workload_parser, LayoutOptions, RunOptions};
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -19,6 +19,8 @@ pub struct BaselineArgs {
     /// Workloads or operations to measure [default: all but boot and exits/timer-wake]
     #[arg(long = "workload", value_name = "W,W/OP", value_delimiter = ',', value_parser = exact_workload_parser(), hide_possible_values = true)]
     pub workloads: Vec<String>,
+    #[command(flatten)]
+    pub layout_options: LayoutOptions,
     #[command(flatten)]
     pub run_options: RunOptions,
 }

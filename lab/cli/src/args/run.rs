@@ -5,7 +5,7 @@ use super::settings::GuestOptions;
 use super::{environment_parser, workload_parser, EnvironmentOptions, Format, Preset};
 use clap::Args;
 use std::path::PathBuf;
-use trapline_model::{EnvironmentId, Overrides, Request, EXACT_BOOTS};
+use trapline_model::{EnvironmentId, Overrides, Request, EXACT_BOOTS, LAYOUTS};
 use trapline_runner::random_seed;
 
 /// Arguments of `trapline run`.
@@ -13,7 +13,7 @@ use trapline_runner::random_seed;
 #[command(after_help = after_help("run"))]
 pub struct RunArgs {
     /// Plan file, in place of the options below; an unfinished run of it is resumed
-    #[arg(value_name = "PLAN.toml", conflicts_with_all = ["environments", "workloads", "preset", "boots", "seed"])]
+    #[arg(value_name = "PLAN.toml", conflicts_with_all = ["environments", "workloads", "preset", "boots", "seed", "layouts"])]
     pub plan: Option<PathBuf>,
     /// Start another run of the plan even if one is unfinished
     #[arg(long, alias = "anew", requires = "plan", hide_short_help = true)]
@@ -27,6 +27,8 @@ pub struct RunArgs {
     pub workloads: Vec<String>,
     #[command(flatten)]
     pub size_options: SizeOptions,
+    #[command(flatten)]
+    pub layout_options: LayoutOptions,
     #[command(flatten)]
     pub guest_options: GuestOptions,
     #[command(flatten)]
@@ -64,6 +66,16 @@ impl OutputOptions {
     pub fn is_brief(&self) -> bool {
         self.format == Format::Table && !self.all
     }
+}
+
+/// Layouts of the memory of simulated machines.
+#[derive(Args, Debug)]
+pub struct LayoutOptions {
+    /// Layouts of a simulated machine's memory; the figure of each must be the same for all digits to
+    /// count (docs/clocks.md)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(LAYOUTS)),
+          default_value_t = 1, hide_short_help = true)]
+    pub layouts: u32,
 }
 
 /// Boots of environments on an exact clock.

@@ -12,7 +12,7 @@ use trapline_host::process::Process;
 use trapline_host::{Error, Facts, Limits};
 use trapline_model::guest_config::{ControlGroup, HugePages, Paging};
 use trapline_model::GuestConfig;
-use trapline_sim::base::Base;
+use trapline_sim::base::{Base, Layout};
 use trapline_sim::kernel::Maker;
 use trapline_sim::listener::{ProgramObserver, NOT_STARTED};
 use trapline_sim::machine::SimMachine;
@@ -180,6 +180,7 @@ fn has_small_pages(guest: &GuestConfig, contents: &dyn Contents) -> bool {
 pub fn tuned(base: Base, guest: &GuestConfig) -> Base {
     let mut base = with_huge_pages(with_paging(base, guest.paging), guest.thp);
     base.random_state |= guest.guests > 1;
+    let base = base.with_layout(Layout::new(guest.layout));
     match guest.cgroup {
         ControlGroup::Root => base,
         ControlGroup::Own => base.with_control_group(),

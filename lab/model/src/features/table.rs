@@ -274,6 +274,20 @@ features! {
         XEN => No("Xen makes the memory of its domains, and runs them"),
     };
 
+    /// The Linux of its simulated machine can be placed in memory in several ways.
+    Layout except [
+        ON_HOST, ALL => "the layout of this host's memory is not changed",
+        SIM_VMX, ALL => "its machine boots slowly",
+    ] {
+        &[Host, BareImage] => Unconcerned("no Linux of a simulated machine runs there"),
+        &[MachineLinux, Kvm, KvmLinux, UserApic, Process, Uml] => Yes,
+        QEMU => Yes,
+        CUSTOM => Yes,
+        XEN_STARTED => Yes,
+        NOVA => No("no Linux runs on its machine"),
+        &[XenDom0] => No("no Linux runs on its machine"),
+    };
+
     /// The number of virtual CPUs can be set.
     Cpus except [
         SIM_VMX, ALL => "its machine has one CPU",

@@ -232,7 +232,7 @@ fn pair(
         _ => ("much", "more"),
     };
     let percentage = ratio.small_percentage();
-    let value = |figure: &Figure| figures::time_with_unit(figure.estimate, clock);
+    let value = |figure: &Figure| figures::estimate_with_unit(figure, clock);
     let title = match (kind, &percentage) {
         (Kind::Differs, Some(percent)) => {
             format!("{place} {what} {verb} {percent} {more} in {other} than in {one}.")
@@ -310,7 +310,7 @@ fn dearest(report: &Report, cells: &[Cell], rows: &[&Config]) -> Option<Finding>
     });
     let (row, op, [figure, bare], ratio) = ratios.max_by(|a, b| a.3.low.total_cmp(&b.3.low))?;
     let clock = row.clock();
-    let value = |figure: &Figure| figures::time_with_unit(figure.estimate, clock);
+    let value = |figure: &Figure| figures::estimate_with_unit(figure, clock);
     Some(Finding {
         kind: Kind::Differs,
         clock,

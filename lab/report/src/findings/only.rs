@@ -36,7 +36,7 @@ fn long(report: &Report, cells: &[Cell]) -> Option<Finding> {
     let mut figures = figures.filter_map(|cell| Some((cell, cell.value.figure()?)));
     let (cell, figure) = figures.next()?;
     let (clock, path) = (cell.clock, cell.op.path());
-    let number = figures::value(figure.estimate, cell.op, clock);
+    let number = figures::estimate(figure, cell.op, clock);
     let (verb, unit) = match cell.op.unit() {
         Unit::Time if clock.is_exact() => ("takes", " instructions"),
         Unit::Time => ("takes", ""),
@@ -107,7 +107,7 @@ fn of_figure(report: &Report, row: &Config, op: Op, figure: &Figure) -> Finding 
         subject(op)
     };
     let (unit, row_name) = (value::unit(op, clock), people(report, row));
-    let number = figures::value(figure.estimate, op, clock);
+    let number = figures::estimate(figure, op, clock);
     let (verb, number) = match (op.unit(), clock) {
         (Unit::Rate, _) => ("reaches", format!("{number} {unit}")),
         (Unit::Time, Clock::Wall) => (verb(op), number),

@@ -185,6 +185,9 @@ impl Table<'_> {
                         @if let Some(range) = table::range(cell, figure) {
                             span.range { "(" (range) ")" }
                         }
+                        @if let Some(layouts) = table::layouts(figure) {
+                            span.range { "(" (layouts) ")" }
+                        }
                         (bar(figure, largest))
                     }
                 }

@@ -29,6 +29,7 @@ fn figure(estimate: f64, percent: f64, ratio: f64) -> Figure {
     Figure {
         estimate,
         raw: None,
+        layouts: None,
         interval: Some(Interval {
             level: 0.9375,
             low: estimate - off,

@@ -21,7 +21,7 @@ use trapline_host::process::Command;
 use trapline_host::{sha256_of_file, Error, Facts};
 use trapline_model::layers::Domain as DomainKind;
 use trapline_model::{GuestConfig, Scheduler};
-use trapline_sim::base::{Base, BootFiles};
+use trapline_sim::base::{Base, BootFiles, Layout};
 use trapline_sim::closure::LOADER;
 use trapline_sim::initramfs::{add_as, add_program, Archive};
 use trapline_sim::kernel::Maker;
@@ -308,5 +308,6 @@ fn base(xen: &Xen, maker: Maker, scheduler: Option<Scheduler>) -> Result<Base, E
         facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
         random_state: false,
         control_group: false,
+        layout: Layout::default(),
     })
 }

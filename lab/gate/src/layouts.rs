@@ -1,0 +1,64 @@
+//! Changes of figures whose baseline has several layouts of the machine's memory.
+//!
+//! A figure may depend on where things lie in memory, and every change of code moves something. What a change costs by itself
+//! it costs in every layout; what it costs in some is a matter of places.
+
+use crate::baseline::{fastest, Baseline};
+use trapline_model::Config;
+use trapline_stats::layouts::Layouts;
+use trapline_stats::{Cell, Summary};
+
+/// Old figures of an operation in several layouts, compared with new ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayoutChange {
+    old: Layouts,
+    /// All figures, or the fastest batches of all, moved by the same amount.
+    is_common: bool,
+}
+
+impl LayoutChange {
+    /// Returns `None` if there are not at least two layouts with an old and a new figure.
+    pub fn of(
+        baseline: &Baseline,
+        summary: &Summary,
+        config: &Config,
+        operation: &str,
+    ) -> Option<Self> {
+        let (default, _) = config.without_layout();
+        let is_it =
+            |cell: &&Cell| cell.config.without_layout().0 == default && cell.op.path() == operation;
+        let pairs = summary.cells.iter().filter(is_it).filter_map(|cell| {
+            let kept = baseline.environments.get(&cell.config.to_string())?;
+            let (old, _) = kept.figure(operation)?;
+            let figure = cell.value.figure()?;
+            let shift_of_fastest = fastest(cell.op, figure) - kept.fastest(operation)?;
+            Some((old, figure.estimate - old, shift_of_fastest))
+        });
+        let pairs: Vec<(f64, f64, f64)> = pairs.collect();
+        let old: Vec<f64> = pairs.iter().map(|(old, ..)| *old).collect();
+        let shifts: Vec<f64> = pairs.iter().map(|(_, shift, _)| *shift).collect();
+        let of_fastest: Vec<f64> = pairs.iter().map(|(.., shift)| *shift).collect();
+        Some(Self {
+            old: Layouts::of(&old)?,
+            is_common: is_same_shift(&shifts) || is_same_shift(&of_fastest),
+        })
+    }
+
+    /// Returns whether a new figure is one that the code of the baseline may have in another layout: not farther from the
+    /// old figures than these are from each other, unless all layouts changed alike.
+    pub fn allows(self, new: f64) -> bool {
+        let Layouts { min, max, .. } = self.old;
+        let spread = max - min;
+        !self.is_common && (min - spread..=max + spread).contains(&new)
+    }
+}
+
+/// Shares of an instruction by which equal shifts of means may differ.
+const ROUNDING: f64 = 1e-6;
+
+fn is_same_shift(shifts: &[f64]) -> bool {
+    let Some(first) = shifts.first().filter(|first| first.abs() > ROUNDING) else {
+        return false;
+    };
+    shifts.iter().all(|shift| (shift - first).abs() <= ROUNDING)
+}
