@@ -398,9 +398,9 @@ mod tests {
                         driver for vsock); net/sendfile (the image has no file in memory
                         while it has a network card)
               state     Ready
-              settings  cpus, guests, memory, pages, paging, thp, cgroup, layout, wake,
-                        path, peer, zeroing, isolation, idle, image, agent, vmm, qemu,
-                        kernel, modules
+              settings  cpus, guests, memory, pages, paging, thp, cgroup, mitigations,
+                        layout, wake, path, peer, zeroing, isolation, idle, image, agent,
+                        vmm, qemu, kernel, modules
 
         "#]]
         .assert_eq(&text);

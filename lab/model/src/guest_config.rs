@@ -56,6 +56,8 @@ pub struct GuestConfig {
     pub thp: Option<HugePages>,
     /// Control group of the VMM on a simulated machine.
     pub cgroup: ControlGroup,
+    /// Mitigations of a simulated machine's Linux.
+    pub mitigations: Mitigations,
     /// Layout of the simulated machine's memory: its number, below [`LAYOUTS`].
     pub layout: u32,
     /// Method by which a CPU of workloads `ipc` and `smp` waits.
@@ -98,6 +100,7 @@ impl GuestConfig {
         paging: Paging::Nested,
         thp: None,
         cgroup: ControlGroup::Root,
+        mitigations: Mitigations::Auto,
         layout: 0,
         wake: Wake::Halt,
         zeroing: Zeroing::Demand,
@@ -319,6 +322,21 @@ pub enum HugePages {
 }
 
 named!(HugePages { Never "never", Madvise "madvise", Always "always" });
+
+/// Mitigations of what processors leak (Linux, Documentation/admin-guide/hw-vuln).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mitigations {
+    /// Those of the kernel for the simulated processor, but none that a processor executes in one instruction, where the
+    /// simulated one does not have it: KVM on Intel does not empty the level-1 cache.
+    #[default]
+    Auto,
+    /// These, and on Intel a loop in KVM that empties the level-1 cache (`kvm_intel.vmentry_l1d_flush=cond`).
+    Flush,
+    /// None (kernel option `mitigations=off`).
+    Off,
+}
+
+named!(Mitigations { Auto "auto", Flush "flush", Off "off" });
 
 /// Control group of programs on a simulated machine (Linux, Documentation/admin-guide/cgroup-v2.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -50,8 +50,8 @@ pub use environment::EnvironmentId;
 pub use expand::{expand, LeftOut, Plan, PlannedBoot, Purpose};
 pub use features::Feature;
 pub use guest_config::{
-    Batching, Crossing, GuestConfig, GuestPath, MemoryPages, Peer, Population, Serial, Spaces,
-    Switch, VcpuState, Wake, LAYOUTS,
+    Batching, Crossing, GuestConfig, GuestPath, MemoryPages, Mitigations, Peer, Population, Serial,
+    Spaces, Switch, VcpuState, Wake, LAYOUTS,
 };
 pub use load::{Created, Load, Loads};
 pub use named::Named;

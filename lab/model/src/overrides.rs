@@ -302,8 +302,8 @@ mod tests {
             "pin=free,pin=free",
         ];
         expect![[r#"
-            unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, layout, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
-            unknown setting: fast: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, layout, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
+            unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, mitigations, layout, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
+            unknown setting: fast: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, mitigations, layout, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
             invalid setting: cpus=65: expected a number from 1 to 64
             invalid setting: cap=0: expected a number from 1 to 100
             invalid setting: memory=0: expected a size like 512M or 2G

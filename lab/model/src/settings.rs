@@ -16,8 +16,8 @@ use crate::cpus::{self, Place};
 use crate::features::Feature;
 use crate::forwarders::{self, Ring};
 use crate::guest_config::{
-    Batching, ControlGroup, Crossing, GuestConfig, GuestPath, HugePages, MemoryPages, Paging, Peer,
-    Spaces, Switch, VcpuState, Wake, LAYOUTS, MOST_GUESTS,
+    Batching, ControlGroup, Crossing, GuestConfig, GuestPath, HugePages, MemoryPages, Mitigations,
+    Paging, Peer, Spaces, Switch, VcpuState, Wake, LAYOUTS, MOST_GUESTS,
 };
 use crate::sched::{Sched, Scheduler};
 use crate::scheduling::{Competitor, Halt, Pin};
@@ -237,6 +237,17 @@ pub const SETTINGS: &[Setting] = &[
         apply: |value, guest| guest.cgroup = ControlGroup::ALL[value.choice()],
         format: 28,
         help: "Control group of the VMM on the simulated machine: that of all programs, or one of its own, in which CPU time and memory are accounted",
+        ..ROW
+    },
+    Setting {
+        name: "mitigations",
+        column: "mitigations",
+        value_type: ValueType::Choice(&Mitigations::NAMES),
+        default: Some("auto"),
+        feature: Some(Feature::Mitigations),
+        apply: |value, guest| guest.mitigations = Mitigations::ALL[value.choice()],
+        format: 35,
+        help: "Mitigations of the simulated machine's Linux: its own, these and a software flush of Intel's level-1 cache before guest entries, or none",
         ..ROW
     },
     Setting {

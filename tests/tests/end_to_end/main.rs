@@ -34,6 +34,7 @@ mod ipc;
 mod irq;
 mod kernel_build;
 mod killed;
+mod layouts;
 mod linux;
 mod measured;
 mod misbehaviour;

@@ -223,7 +223,7 @@ mod tests {
         ];
         expect![[r#"
             error: invalid value 'qemu-kmv' for '<A>': unknown environment 'qemu-kmv'; did you mean 'qemu-kvm'?
-            error: invalid value 'kvm:cpu=2' for '<A>': unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, layout, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
+            error: invalid value 'kvm:cpu=2' for '<A>': unknown setting: cpu: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, mitigations, layout, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
             error: invalid value 'host:memory=1G' for '<B>': setting 'memory' is not supported by host, as nothing is virtualized there: leave it out, or choose from kvm, process, qemu-kvm, qemu-tcg, custom, kvm/linux, qemu-kvm/linux, qemu-tcg/linux, uml, sim/kvm, sim/kvm-user-apic, sim/process, sim/qemu-kvm, sim/qemu-kvm-pc, sim/kvm/linux, sim/qemu-kvm/linux, sim/kvm/kvm, sim/kvm/kvm/kvm, sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim/custom, sim-vmx/kvm, sim-vmx/qemu-kvm, sim-vmx/xen-pvh, sim-vmx/xen/trapline
             error: invalid value '0' for '--margin <PERCENT>': expected a number from 0.01 to 50
             error: invalid value 'soon' for '--budget <TIME>': expected a time above zero, like 90s, 20m or 2h

@@ -2,7 +2,7 @@
 //! QEMU. The kernel is loaded unpacked. It boots within seconds, so there are no snapshots; the job is a file
 //! of the initramfs.
 
-use crate::sim::{Contents, ScriptMachine};
+use crate::sim::{with_mitigations, Contents, ScriptMachine};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use trapline_abi::Job;
@@ -19,6 +19,7 @@ use trapline_sim::initramfs::Archive;
 use trapline_sim::kernel::Maker;
 use trapline_sim::listener::{MachineOutput, ProgramObserver};
 use trapline_sim::machine::OWN_MEMORY_MIB as LINUX_MEMORY_MIB;
+use trapline_sim::module;
 use trapline_sim::programs::{Output, Outputs};
 use trapline_sim::root::{archive, ClockSource};
 use trapline_sim::script::Script;
@@ -98,6 +99,7 @@ impl LinuxMachine {
 
     fn inputs(&self, contents: &dyn Contents, script: &Script) -> Result<Prepared, Error> {
         let base = contents.base(&self.settings, Maker::Intel)?;
+        let base = with_mitigations(base, self.guest.mitigations);
         let mut fill = |archive: &mut Archive, preparation: &mut Script| {
             contents.prepare(preparation);
             contents.add_to(archive)?;
@@ -112,6 +114,7 @@ impl LinuxMachine {
         let memory_mib = LINUX_MEMORY_MIB + self.guest.memory_mib;
         let mut facts = base.facts;
         facts.insert("initramfs-sha256".to_owned(), hash);
+        facts.insert("l1-settings".to_owned(), module::options(&base.modules));
         Ok(Prepared {
             bochs: Bochs::find()?,
             memory: initial_memory(&base.loaded, &initramfs, memory_mib)?,

@@ -11,7 +11,7 @@ use trapline_abi::{Job, Op};
 use trapline_host::process::Process;
 use trapline_host::{Error, Facts, Limits};
 use trapline_model::guest_config::{ControlGroup, HugePages, Paging};
-use trapline_model::GuestConfig;
+use trapline_model::{GuestConfig, Mitigations};
 use trapline_sim::base::{Base, Layout};
 use trapline_sim::kernel::Maker;
 use trapline_sim::listener::{ProgramObserver, NOT_STARTED};
@@ -180,6 +180,7 @@ fn has_small_pages(guest: &GuestConfig, contents: &dyn Contents) -> bool {
 pub fn tuned(base: Base, guest: &GuestConfig) -> Base {
     let mut base = with_huge_pages(with_paging(base, guest.paging), guest.thp);
     base.random_state |= guest.guests > 1;
+    let base = with_mitigations(base, guest.mitigations);
     let base = base.with_layout(Layout::new(guest.layout));
     match guest.cgroup {
         ControlGroup::Root => base,
@@ -195,6 +196,19 @@ fn with_paging(mut base: Base, paging: Paging) -> Base {
         Paging::Shadow => amd.for_each(|module| module.options = "npt=0"),
     }
     base
+}
+
+/// Returns the machine with these mitigations.
+pub fn with_mitigations(mut base: Base, mitigations: Mitigations) -> Base {
+    match mitigations {
+        Mitigations::Auto => base,
+        Mitigations::Flush => {
+            let intel = base.modules.iter_mut().filter(|it| it.name == "kvm_intel");
+            intel.for_each(|module| module.options = "vmentry_l1d_flush=cond");
+            base
+        }
+        Mitigations::Off => base.with_option(" mitigations=off"),
+    }
 }
 
 /// Returns the machine with this option of its kernel.

@@ -19,7 +19,7 @@ mod xen;
 
 pub(crate) use build::build;
 pub(crate) use contents::Contents;
-pub(crate) use machine_guest::{machine, MachineGuest, ScriptMachine};
+pub(crate) use machine_guest::{machine, with_mitigations, MachineGuest, ScriptMachine};
 pub use trapline_sim::initramfs::Archive;
 pub use trapline_sim::ready::START;
 pub use trapline_sim::xen::code::{code as xen_code, Code as XenCode};

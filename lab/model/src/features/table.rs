@@ -274,6 +274,18 @@ features! {
         XEN => No("Xen makes the memory of its domains, and runs them"),
     };
 
+    /// The mitigations of its simulated machine's Linux can be chosen.
+    Mitigations except [
+        ON_HOST, ALL => "the mitigations of this host are not changed",
+    ] {
+        &[Host, BareImage] => Unconcerned("no Linux of a simulated machine runs there"),
+        &[MachineLinux, Kvm, KvmLinux, UserApic, Process, Uml] => Yes,
+        QEMU => Yes,
+        CUSTOM => Yes,
+        NOVA => No("no Linux runs on its machine"),
+        XEN => No("Xen has mitigations of its own"),
+    };
+
     /// The Linux of its simulated machine can be placed in memory in several ways.
     Layout except [
         ON_HOST, ALL => "the layout of this host's memory is not changed",

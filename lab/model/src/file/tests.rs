@@ -106,7 +106,7 @@ fn errors_have_a_line_and_a_remedy() {
         "environments = ['kvm']\n[machine]\nmemory = ['1G', 'lots']"
           line 3: invalid setting: memory=lots: expected a size like 512M or 2G
         "environments = ['kvm']\n[machine]\nspeed = 9"
-          line 3: unknown setting: speed: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, layout, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
+          line 3: unknown setting: speed: choose from cpus, guests, memory, pages, crossing, spaces, switch, batching, state, paging, thp, cgroup, mitigations, layout, wake, path, peer, zeroing, isolation, file-mib, pin, competitor, idle, sched, cap, weight, jobs, place, ring, queues, image, agent, vmm, nova, qemu, kernel, modules
         "environments = ['kvm']\n[irq]\nperiod = 'often'"
           line 3: period = 'often': unsupported value, see 'trapline irq --help'
         "environments = ['kvm']\n[irq]\nperiod = '0us'"
