@@ -32,9 +32,11 @@ pub fn observations(run: &Run) -> Vec<Observation> {
 }
 
 fn report_of(run: &Run, observations: &[Observation]) -> Report {
-    // What a layout needs, all layouts need.
+    // A further layout is named only if it is alone.
+    let is_skipped = |config: &Config| run.skips.iter().any(|(skipped, _)| skipped == config);
     let is_shown = |(config, _): &&(Config, String)| {
-        !config.overrides.is_control && config.without_layout().1 == 0
+        let (default, layout) = config.without_layout();
+        !config.overrides.is_control && (layout == 0 || !is_skipped(&default))
     };
     let skips: Vec<_> = run.skips.iter().filter(is_shown).cloned().collect();
     let measured = observations.iter().map(|seen| &seen.config);

@@ -36,8 +36,16 @@ type Setting = (&'static str, String);
 
 /// Options that all commands for guests have.
 fn common(request: &RecordedRequest) -> Vec<Setting> {
-    let environments: Vec<&str> = request.configs.iter().map(String::as_str).collect();
-    vec![("env", environments.join(","))]
+    let layout = |name: &&str| {
+        let config = Config::from_recorded(name);
+        config.map_or(0, |config| config.without_layout().1)
+    };
+    let names = || request.configs.iter().map(String::as_str);
+    let environments: Vec<&str> = names().filter(|name| layout(name) == 0).collect();
+    let last = names().map(|name| layout(&name)).max().unwrap_or(0);
+    let layouts = (last > 0).then(|| ("layouts", (last + 1).to_string()));
+    let environments = [("env", environments.join(","))];
+    environments.into_iter().chain(layouts).collect()
 }
 
 /// Returns preset, boots and settings; baselines have no preset.
@@ -260,6 +268,10 @@ mod tests {
         );
         let requests = [
             request(names::operations("basic,irq").unwrap()),
+            Request {
+                configs: Config::in_layouts(&[EnvironmentId::SIM_KVM.into()], 3),
+                ..request(names::operations("exits/port-out").unwrap())
+            },
             request(block::operations()),
             request(names::operations("block/read-4k-1").unwrap()),
             request(irq::operations()),
@@ -288,6 +300,7 @@ mod tests {
         let commands: Vec<String> = requests.iter().map(parsed).collect();
         expect![[r#"
             trapline run --env host --workload basic,irq --preset quick
+            trapline run --env sim/kvm --layouts 3 --workload exits/port-out --preset quick
             trapline block --env host --preset quick --size 256M --requests 32768
             trapline block --env host --preset quick --op read-4k-1 --size 256M --requests 32768
             trapline irq --env host --preset quick --load none --period 10ms --pin free --sched other --threshold 30us

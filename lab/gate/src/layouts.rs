@@ -53,7 +53,7 @@ impl LayoutChange {
     }
 }
 
-/// Shares of an instruction by which equal shifts of means may differ.
+/// Largest difference of equal shifts of means, in the unit of the figures.
 const ROUNDING: f64 = 1e-6;
 
 fn is_same_shift(shifts: &[f64]) -> bool {

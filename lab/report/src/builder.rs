@@ -7,7 +7,8 @@ use crate::document::{Document, Look, Marker, Note, Section};
 use crate::report::Report;
 use crate::{
     aa_control, block, brief, co_tenants, common_factor, components, contenders, findings,
-    host_noise, host_use, irq, kernel_build, notes, packets, populate, ratios, table, timelines,
+    host_noise, host_use, irq, kernel_build, layouts, notes, packets, populate, ratios, table,
+    timelines,
 };
 use crate::{bencher, json, junit};
 use std::collections::BTreeSet;
@@ -21,7 +22,8 @@ const MOST_PROBLEMS: usize = 4;
 type Family = fn(&Report, &[Cell], Clock) -> Vec<Section>;
 
 /// The families with sections of their own, in reading order.
-const FAMILIES: [Family; 7] = [
+const FAMILIES: [Family; 8] = [
+    layouts::sections,
     irq::sections,
     populate::sections,
     co_tenants::sections,

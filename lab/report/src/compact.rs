@@ -63,12 +63,9 @@ fn at_most_two_decimals(value: f64, cell: &Cell) -> String {
     }
 }
 
-/// Returns the range over layouts, or that over batches.
 fn spread(cell: &Cell, figure: &Figure) -> String {
-    let range = table::layouts(figure).or_else(|| {
-        table::range(cell, figure)?;
-        figures::short_range(figure.min, figure.max)
-    });
+    let range = table::range(cell, figure);
+    let range = range.and_then(|_| figures::short_range(figure.min, figure.max));
     range.map_or_else(|| table::spread(figure), |range| format!("({range})"))
 }
 

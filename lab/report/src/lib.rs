@@ -34,6 +34,7 @@ mod irq;
 mod json;
 mod junit;
 mod kernel_build;
+mod layouts;
 mod notes;
 mod packets;
 pub mod page;

@@ -37,7 +37,7 @@ impl<'a> Shown<'a> {
     }
 
     /// Returns `None` if no cell of `clock` is `wanted`.
-    fn new(cells: &'a [Cell], clock: Clock, wanted: impl Fn(&Cell) -> bool) -> Option<Self> {
+    pub fn new(cells: &'a [Cell], clock: Clock, wanted: impl Fn(&Cell) -> bool) -> Option<Self> {
         let cells: Vec<&Cell> = cells
             .iter()
             .filter(|cell| cell.clock == clock && cell.op.guest().is_some() && wanted(cell))
@@ -286,7 +286,7 @@ pub fn figure_cell(cell: Option<&Cell>, notes: &mut Notes) -> TableCell {
                 Span::new(ratio_spread(cell, figure), Look::Faint),
             ],
             notes: notes.on(cell),
-            below: [range(cell, figure), layouts(figure), idle(cell, figure)]
+            below: [range(cell, figure), idle(cell, figure)]
                 .into_iter()
                 .flatten()
                 .map(|text| format!("({text})"))
@@ -360,14 +360,6 @@ pub fn range(cell: &Cell, figure: &Figure) -> Option<String> {
     } else {
         None
     }
-}
-
-/// Returns the range of the figures of several layouts of memory, and their number.
-pub fn layouts(figure: &Figure) -> Option<String> {
-    let layouts = figure.layouts?;
-    let range = figures::range(layouts.min, layouts.max);
-    let range = range.map_or_else(String::new, |range| format!("{range} in "));
-    Some(format!("{range}{} layouts", layouts.count))
 }
 
 /// Returns the time and the rate of work between the batches: bytes per instruction, or thousand megabytes per second.

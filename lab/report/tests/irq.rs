@@ -132,8 +132,9 @@ fn the_json_form_has_all_of_it() {
     assert_eq!(own["windows_to_prove"], serde_json::Value::Null);
     let interval = own["in_time_interval"].as_array().unwrap();
     assert!(interval[0].as_f64() < Some(0.5) && interval[1].as_f64() < Some(1.0));
-    let independent = own["in_time_interval_independent"].as_array().unwrap();
-    assert!(independent[0].as_f64() > Some(0.99), "{own:#}");
+    // Seven late expiries of 3,000 are too few to show that they come alone.
+    let independent = &own["in_time_interval_independent"];
+    assert!(independent.is_null(), "{own:#}");
     assert!(own["windows_per_block"].as_f64() >= Some(1.0));
     // 2,998 interrupts are too few for 99.9%.
     assert_eq!(own["summary"]["p999"], serde_json::Value::Null);

@@ -71,8 +71,8 @@ impl OutputOptions {
 /// Layouts of the memory of simulated machines.
 #[derive(Args, Debug)]
 pub struct LayoutOptions {
-    /// Layouts of a simulated machine's memory; the figure of each must be the same for all digits to
-    /// count (docs/clocks.md)
+    /// Layouts of simulated machines' memory in which exact figures are measured, to print their range
+    /// (docs/clocks.md)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(LAYOUTS)),
           default_value_t = 1, hide_short_help = true)]
     pub layouts: u32,

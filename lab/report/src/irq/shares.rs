@@ -36,7 +36,7 @@ fn end(share: f64, round: impl Fn(f64) -> f64) -> String {
     }
 }
 
-/// The interval if late expiries are independent; a dash where they are not.
+/// The interval if late expiries are independent; a dash where they are not, or too few to tell.
 pub fn independent(interval_of: &InTimeInterval) -> String {
     interval_of
         .independent
@@ -58,7 +58,7 @@ pub fn explanations(shown: &[&Interrupts]) -> Vec<String> {
         figures::count(WINDOW.into())
     )];
     let dash = if known.iter().any(|(_, known)| known.independent.is_none()) {
-        "; - where they are not"
+        "; - where they are not, or too few to tell"
     } else {
         ""
     };

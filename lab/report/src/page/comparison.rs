@@ -185,9 +185,6 @@ impl Table<'_> {
                         @if let Some(range) = table::range(cell, figure) {
                             span.range { "(" (range) ")" }
                         }
-                        @if let Some(layouts) = table::layouts(figure) {
-                            span.range { "(" (layouts) ")" }
-                        }
                         (bar(figure, largest))
                     }
                 }

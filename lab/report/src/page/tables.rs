@@ -4,7 +4,7 @@ use super::context::Context;
 use super::help::help;
 use super::{heading, Section};
 use crate::document::html;
-use crate::{block, kernel_build, populate, ratios};
+use crate::{block, kernel_build, layouts, populate, ratios};
 use maud::html;
 use trapline_model::Clock;
 
@@ -23,6 +23,26 @@ pub fn ratios(context: &Context<'_>) -> Option<Section> {
 const RATIOS: [&str; 1] = [
     "A ratio to the bare row of its own clock has no clock, so that ratios of both exact clocks, \
      which are machines of two vendors, may stand in one table.",
+];
+
+/// Returns the figures that differ between layouts of memory, if several were measured.
+pub fn layouts(context: &Context<'_>) -> Option<Section> {
+    let clocks = Clock::ALL.into_iter();
+    let of_clock = |clock| layouts::sections(context.report, &context.cells, clock);
+    let sections: Vec<_> = clocks.flat_map(of_clock).collect();
+    let title = "Layouts of memory";
+    (!sections.is_empty()).then(|| {
+        let body = html! {
+            (heading(title, help(title, &LAYOUTS)))
+            @for section in &sections { (html::section(section)) }
+        };
+        Section::new("layouts", title, body)
+    })
+}
+
+const LAYOUTS: [&str; 1] = [
+    "The last digits of an exact figure may depend on where things lie in the machine's memory. Each configuration \
+     was measured in several layouts; tables have the figure of the first.",
 ];
 
 /// Returns the tables of kernel builds, if there were any.

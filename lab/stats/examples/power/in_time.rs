@@ -81,7 +81,11 @@ pub fn print(trials: Trials) {
         "  stalls of 4   windows on average, 10% of all: more than the interval promises, for a"
     );
     println!("                run without one cannot tell how long they are");
-    println!("late          windows   covers     met  not met  no width    width");
+    println!(
+        "Last, how often the interval of independent expiries is printed, and holds the truth"
+    );
+    println!("then.");
+    println!("late          windows   covers     met  not met  no width    width  printed   holds");
     for ((name, lates), stream) in CASES.into_iter().zip(0..) {
         let sampler = Sampler::new(lates);
         for windows in WINDOWS {
@@ -104,18 +108,22 @@ struct Line {
     below: usize,
     without_width: usize,
     width: f64,
+    /// Intervals of independent expiries, and those of them that hold the truth.
+    independent: (usize, usize),
 }
 
 impl Line {
     fn of(sampler: &Sampler, windows: usize, trials: usize, rng: &mut ChaCha8Rng) -> Self {
         let truth = 1.0 - sampler.truth;
-        let drawn: Vec<(f64, f64)> = (0..trials)
+        let intervals: Vec<InTimeInterval> = (0..trials)
             .map(|_| {
                 let (counts, runs) = sampler.windows(windows, rng);
-                let interval = InTimeInterval::of(&counts, runs);
-                interval.expect("there are expiries").bursts
+                InTimeInterval::of(&counts, runs).expect("there are expiries")
             })
             .collect();
+        let drawn: Vec<(f64, f64)> = intervals.iter().map(|it| it.bursts).collect();
+        let printed = || intervals.iter().filter_map(|it| it.independent);
+        let holds = |(low, high): &(f64, f64)| *low <= truth && truth <= *high;
         let count = |is: &dyn Fn(f64, f64) -> bool| {
             drawn.iter().filter(|(low, high)| is(*low, *high)).count()
         };
@@ -128,6 +136,7 @@ impl Line {
             below: count(&|_, high| high < truth),
             without_width: count(&|low, high| low >= high),
             width: widths[trials / 2],
+            independent: (printed().count(), printed().filter(holds).count()),
         }
     }
 }
@@ -135,14 +144,20 @@ impl Line {
 impl std::fmt::Display for Line {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let share = |count| percent(count, self.trials, 1);
+        let (printed, holding) = self.independent;
+        let holds = match printed {
+            0 => "-".to_owned(),
+            _ => percent(holding, printed, 1),
+        };
         write!(
             f,
-            "{:>8} {:>7} {:>8} {:>9} {:>7.2}%",
+            "{:>8} {:>7} {:>8} {:>9} {:>7.2}% {:>8} {holds:>7}",
             share(self.covers),
             share(self.above),
             share(self.below),
             share(self.without_width),
-            100.0 * self.width
+            100.0 * self.width,
+            share(printed),
         )
     }
 }
@@ -199,9 +214,20 @@ impl Sampler {
             late,
         });
         let all: Vec<_> = all.collect();
-        // The interval for bursts does not depend on the runs.
-        let runs = all.iter().filter(|one| one.late > 0).count() as u64;
+        let runs = all.iter().map(|one| self.runs(one.late, rng)).sum();
         (all, runs)
+    }
+
+    /// Draws the number of runs of the late expiries of a window: those of a burst are one, and each other one begins one
+    /// unless that before it is late, too.
+    fn runs(&self, late: u64, rng: &mut ChaCha8Rng) -> u64 {
+        let burst = match self.lates {
+            Lates::Bursts { length, .. } if late >= length.0 => late,
+            _ => 0,
+        };
+        let share = late as f64 / f64::from(WINDOW);
+        let others = (0..late - burst).filter(|_| rng.random::<f64>() >= share);
+        u64::from(burst > 0) + others.count() as u64
     }
 
     fn burst(&self, windows: f64, length: (u64, u64), rng: &mut ChaCha8Rng) -> u64 {

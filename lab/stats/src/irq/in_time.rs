@@ -59,7 +59,7 @@ pub struct InTimeInterval {
     /// Valid if late expiries come in bursts of up to a window, observed or not.
     pub bursts: (f64, f64),
     /// Valid if each expiry is late independently of the others; `None` if late expiries are adjacent too
-    /// often for that.
+    /// often for that, or too few to tell.
     pub independent: Option<(f64, f64)>,
     /// Number of windows.
     pub windows: usize,
@@ -85,7 +85,7 @@ impl InTimeInterval {
         let of_late = blocks(windows, WindowCount::late, merged.at_most);
         Some(Self {
             bursts: (lower_bound(&in_time), 1.0 - lower_bound(&of_late)),
-            independent: (!is_clustered(late, expiries, runs))
+            independent: seems_independent(late, expiries, runs)
                 .then(|| share_interval(expiries - late, expiries))
                 .flatten(),
             windows: windows.len(),
@@ -227,12 +227,30 @@ fn blocks(
     all
 }
 
+/// Normal quantile of the probability with which clusters are seen: 90%.
+const SEEN: f64 = 1.282;
+
+/// Returns whether late expiries form as many runs as independent ones do, and enough of them that half as many runs would
+/// have been rejected with a probability of 90%.
+fn seems_independent(late: u64, expiries: u64, runs: u64) -> bool {
+    let of_clusters = expected_runs(late, expiries) / 2.0;
+    // About the deviation of a count of which each is there with probability one half.
+    let likely = (of_clusters + SEEN * (of_clusters / 2.0).sqrt()).ceil() as u64;
+    let has_power = likely > 0 && is_clustered(late, expiries, likely);
+    has_power && !is_clustered(late, expiries, runs)
+}
+
+/// Number of runs of independent late expiries.
+fn expected_runs(late: u64, expiries: u64) -> f64 {
+    let gaps = expiries - late + 1;
+    late as f64 * gaps as f64 / expiries as f64
+}
+
 /// Returns true if late expiries form too few runs to be independent: so few have a probability below 1%.
 /// The number of runs is hypergeometric (Wald and Wolfowitz 1940).
 fn is_clustered(late: u64, expiries: u64, runs: u64) -> bool {
     let gaps = expiries - late + 1;
-    let expected = late as f64 * gaps as f64 / expiries as f64;
-    if late < 2 || runs as f64 >= expected {
+    if late < 2 || runs as f64 >= expected_runs(late, expiries) {
         return false;
     }
     let logarithm =
