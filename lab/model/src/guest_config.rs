@@ -326,7 +326,7 @@ named!(HugePages { Never "never", Madvise "madvise", Always "always" });
 /// Mitigations of what processors leak (Linux, Documentation/admin-guide/hw-vuln).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mitigations {
-    /// Those of the kernel for the simulated processor, but none that a processor executes in one instruction, where the
+    /// The mitigations of the kernel for the simulated processor, but none that a processor executes in one instruction, where the
     /// simulated one does not have it: KVM on Intel does not empty the level-1 cache.
     #[default]
     Auto,

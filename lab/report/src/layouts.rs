@@ -103,7 +103,8 @@ mod tests {
                                sim/kvm
                                ──────────────────
              exits/mmio-write  5,494..5,497 0.05%
-        "#]].assert_eq(shown);
+        "#]]
+        .assert_eq(shown);
         assert!(!text(&cells[2..]).contains("Layouts"));
     }
 }

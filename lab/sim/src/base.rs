@@ -38,7 +38,7 @@ pub struct Base {
     pub random_state: bool,
     /// Programs run in a control group that accounts CPU time and memory.
     pub control_group: bool,
-    /// What moves everything else in memory.
+    /// Placement of all else in memory.
     pub layout: Layout,
 }
 
