@@ -15,7 +15,7 @@ fn the_terminal_form_of_interrupts() {
     let text = terminal(&made_up::report("99.8%"), &Style::default());
     assert_snapshot("irq-80.txt", &text);
     let widest = text.lines().map(|line| line.chars().count()).max();
-    assert!(widest <= Some(80), "{text}");
+    assert!(widest.is_some_and(|widest| widest <= 80), "{text}");
     let plain = Style {
         unicode: false,
         ..Style::default()
@@ -131,7 +131,8 @@ fn the_json_form_has_all_of_it() {
     );
     assert_eq!(own["windows_to_prove"], serde_json::Value::Null);
     let interval = own["in_time_interval"].as_array().unwrap();
-    assert!(interval[0].as_f64() < Some(0.5) && interval[1].as_f64() < Some(1.0));
+    let [low, high] = [0, 1].map(|end| interval[end].as_f64().unwrap());
+    assert!(low < 0.5 && high < 1.0, "{own:#}");
     // Seven late expiries of 3,000 are too few to show that they come alone.
     let independent = &own["in_time_interval_independent"];
     assert!(independent.is_null(), "{own:#}");

@@ -389,17 +389,19 @@ fn offered_load_is_due_whatever_arrives() {
 
 #[test]
 fn frames_arrive_through_the_kernel() {
+    if !taps::are_permitted() {
+        return;
+    }
     for kernel in ["veth", "bridge"] {
-        match measure(&["--kernel", kernel, "--seconds", "0.1"]) {
-            Ok(result) => {
-                assert!(
-                    result["flow"]["received"].as_u64() > Some(100),
-                    "{kernel}: {result}"
-                );
-                assert_eq!(result["flow"]["damaged"], 0, "{kernel}: {result}");
+        let result = match measure(&["--kernel", kernel, "--seconds", "0.1"]) {
+            Err(message) if !std::path::Path::new("/sys/module/bridge").exists() => {
+                eprintln!("skipped: {kernel}: {message}");
+                continue;
             }
-            // Without permission, /dev/net/tun or iproute2.
-            Err(message) => assert!(message.starts_with("trapline-traffic: "), "{message}"),
-        }
+            result => result.unwrap(),
+        };
+        let received = result["flow"]["received"].as_u64();
+        assert!(received > Some(100), "{kernel}: {result}");
+        assert_eq!(result["flow"]["damaged"], 0, "{kernel}: {result}");
     }
 }

@@ -13,14 +13,22 @@ fn with_taps(names: &[&str]) -> Command {
     command
 }
 
-/// Starts a switch with ports a, tap0 and tap1. `None`, with a message, where the host does not permit that.
-fn start() -> Option<Switch> {
+/// Returns whether the host permits taps; prints what is needed if it does not.
+pub fn are_permitted() -> bool {
     let probe = with_taps(&["tap0"])
         .arg("true")
         .stderr(Stdio::null())
         .status();
-    if !probe.is_ok_and(|status| status.success()) {
+    let are_permitted = probe.is_ok_and(|status| status.success());
+    if !are_permitted {
         eprintln!("skipped: user namespaces, /dev/net/tun and iproute2 are needed");
+    }
+    are_permitted
+}
+
+/// Starts a switch with ports a, tap0 and tap1. `None` where the host does not permit that.
+fn start() -> Option<Switch> {
+    if !are_permitted() {
         return None;
     }
     let directory = tempfile::tempdir().unwrap();

@@ -231,7 +231,7 @@ fn rates_without_loss_are_searched() {
         let is_in_order = lower.zip(upper).is_none_or(|(lower, upper)| lower < upper);
         assert!(is_in_order, "{bounds}");
         let [kept, further] = ["kept", "further_trials"].map(|key| bounds[key].as_u64());
-        assert!(kept <= further, "{bounds}");
+        assert!(kept.is_some() && kept <= further, "{bounds}");
         if further > Some(0) {
             let share = kept
                 .zip(further)

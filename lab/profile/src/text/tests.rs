@@ -26,13 +26,13 @@ fn profile(functions: usize) -> Profile {
 fn tables_fit_the_width_and_sum_up_the_rest() {
     let text = table("exits/port-out in sim/kvm", &profile(40), 80);
     let widest = text.lines().map(|line| line.chars().count()).max();
-    assert!(widest <= Some(80), "{text}");
+    assert!(widest.is_some_and(|widest| widest <= 80), "{text}");
     assert!(text.contains("  10,005   25.0%"), "{text}");
     assert!(text.contains("10 more (--format json"), "{text}");
     assert!(text.ends_with("Residual: 0\n"), "{text}");
     let text = changes(("a", "b"), (&profile(1), &profile(40)), 80);
     let widest = text.lines().map(|line| line.chars().count()).max();
-    assert!(widest <= Some(80), "{text}");
+    assert!(widest.is_some_and(|widest| widest <= 80), "{text}");
     assert!(text.contains("b: 40,020 insn, 39,019.50 more"), "{text}");
 }
 
@@ -98,7 +98,7 @@ fn launches_are_listed_by_stage_with_halts() {
     };
     let text = table("boot/exit in sim/kvm", &launch, 80);
     let widest = text.lines().map(|line| line.chars().count()).max();
-    assert!(widest <= Some(80), "{text}");
+    assert!(widest.is_some_and(|widest| widest <= 80), "{text}");
     let others = text.lines().filter(|line| !line.contains("function_"));
     expect![[r#"
         boot/exit in sim/kvm: 200,100,000 insn
@@ -169,7 +169,7 @@ fn functions_and_lines_have_their_source() {
     });
     let text = table("exits/port-out in sim/kvm", &profile, 80);
     let widest = text.lines().map(|line| line.chars().count()).max();
-    assert!(widest <= Some(80), "{text}");
+    assert!(widest.is_some_and(|widest| widest <= 80), "{text}");
     expect![[r#"
         exits/port-out in sim/kvm: 2,001 insn
 

@@ -9,10 +9,10 @@ use trapline_stats::Figure;
 /// Relation of two figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// The interval of the ratio excludes 1; on an exact clock, the figures differ by more than [`LAYOUT`].
+    /// The interval of the ratio excludes 1; on an exact clock, the figures differ by more than layouts of memory do.
     Differs,
     /// The interval allows only a difference within the margin of `trapline compare`; on an exact clock, the figures are
-    /// equal within [`LAYOUT`].
+    /// equal within layouts of memory.
     AsGood,
     /// Neither.
     Unsure,
@@ -24,6 +24,15 @@ pub const SMALL: f64 = 1.1;
 /// Relative difference of exact figures that other sizes of memory and places of code make without a change of what is
 /// measured (docs/statistics.md).
 pub const LAYOUT: f64 = 0.001;
+
+/// Returns whether exact figures differ by no more than layouts of memory make them: those that were measured, else
+/// [`LAYOUT`].
+fn is_of_layout(figure: &Figure, by: &Figure) -> bool {
+    match (figure.layouts, by.layouts) {
+        (Some(one), Some(other)) => one.min <= other.max && other.min <= one.max,
+        _ => (figure.estimate / by.estimate - 1.0).abs() <= LAYOUT,
+    }
+}
 
 /// A ratio with the ends that a test allows.
 pub struct Span {
@@ -47,7 +56,7 @@ impl Span {
             difference(&figure.medians, &by.medians)
         };
         let (estimate, low, high) = match difference {
-            _ if clock.is_exact() && (quotient - 1.0).abs() <= LAYOUT => (1.0, 1.0, 1.0),
+            _ if clock.is_exact() && is_of_layout(figure, by) => (1.0, 1.0, 1.0),
             _ if clock.is_exact() => (quotient, quotient, quotient),
             Some(found) => (found.estimate, found.interval.low, found.interval.high),
             None => (quotient, 0.0, f64::INFINITY),
@@ -142,6 +151,7 @@ mod tests {
     use super::*;
     use crate::fixture::figure_between as figure;
     use expect_test::expect;
+    use trapline_stats::layouts::Layouts;
 
     #[test]
     fn only_boots_apart_are_a_difference() {
@@ -169,6 +179,23 @@ mod tests {
         few.boots = 3;
         let few = Span::of(&few, &ten, Clock::Wall).confidence();
         expect!["; 3 boots are too few for an interval"].assert_eq(&few);
+    }
+
+    #[test]
+    fn measured_layouts_tell_which_figures_are_the_same() {
+        let of = |figures: &[f64]| Figure {
+            layouts: Layouts::of(figures),
+            ..figure(figures[0], figures[0], figures[0])
+        };
+        let kind = |a: &[f64], b: &[f64]| Span::of(&of(a), &of(b), Clock::Insn).kind();
+        // One instruction of 3,264, in each layout.
+        assert_eq!(
+            kind(&[3_265.0, 3_265.0], &[3_264.0, 3_264.0]),
+            Kind::Differs
+        );
+        assert_eq!(kind(&[5_499.0, 5_480.0], &[5_490.0, 5_510.0]), Kind::AsGood);
+        // One of them has one layout.
+        assert_eq!(kind(&[3_265.0], &[3_264.0, 3_264.0]), Kind::AsGood);
     }
 
     #[test]

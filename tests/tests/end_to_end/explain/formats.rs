@@ -63,7 +63,7 @@ fn call_stacks_are_exported_completely() {
         .flat_map(|sample| sample.as_array().expect("list"));
     assert!(indices
         .clone()
-        .all(|index| index.as_u64() < Some(frames as u64)));
+        .all(|index| index.as_u64().is_some_and(|index| index < frames as u64)));
     let weights = profile["weights"].as_array().expect("list");
     let sum: f64 = weights.iter().map(number).sum();
     let per_operation = counted as f64 / number(&json["operations"]);
