@@ -141,62 +141,43 @@ fn on_an_exact_clock_the_count_decides_a_requirement() {
     }
 }
 
-/// Returns the interval for full windows of one boot with these late expiries, each a run of its own or one
-/// burst per window.
-fn interval(late: &[u64], bursts: bool) -> InTimeInterval {
+/// Returns the interval for full windows of one boot with these late expiries.
+fn interval(late: &[u64]) -> InTimeInterval {
     let windows = late.iter().map(|late| WindowCount {
         boot: 0,
         expiries: 1_024,
         late: *late,
     });
-    let runs = if bursts {
-        late.iter().filter(|late| **late > 0).count() as u64
-    } else {
-        late.iter().sum()
-    };
-    InTimeInterval::of(&windows.collect::<Vec<_>>(), runs).unwrap()
+    InTimeInterval::of(&windows.collect::<Vec<_>>()).unwrap()
 }
 
 #[test]
-fn zero_late_expiries_get_a_bound_for_bursts_only() {
-    let none = interval(&[0; 10], false);
+fn zero_late_expiries_get_a_bound_for_bursts() {
+    let none = interval(&[0; 10]);
     let (low, high) = none.bursts;
     // Clopper and Pearson: 0.025 to the power of 1/10.
     assert!((0.689..0.6916).contains(&low) && high == 1.0, "{none:?}");
-    // A burst that was not seen may be as long as a window.
-    assert_eq!(none.independent, None);
     assert_eq!((none.windows, none.windows_per_block), (10, 1.0));
-    assert_eq!(InTimeInterval::of(&[], 0), None);
+    assert_eq!(InTimeInterval::of(&[]), None);
 }
 
 #[test]
 fn the_computed_number_of_windows_proves_a_requirement() {
     let require = |text: &str| text.parse().unwrap();
-    let none = interval(&[0; 10], false);
+    let none = interval(&[0; 10]);
     let enough = none.windows_to_prove(require("99%")).unwrap();
     // Clopper and Pearson: 367.
     assert!((360..=372).contains(&enough), "{enough}");
-    let proof = |count| interval(&vec![0; count], false).proof(require("99%"));
+    let proof = |count| interval(&vec![0; count]).proof(require("99%"));
     let enough = usize::try_from(enough).unwrap();
     assert_eq!(
         (proof(enough), proof(enough - 2)),
         (Proof::Met, Proof::NotProven)
     );
     assert_eq!(none.windows_to_prove(require("100%")), None);
-    let late = interval(&[20; 10], false);
+    let late = interval(&[20; 10]);
     assert_eq!(late.windows_to_prove(require("99%")), None);
     assert!(late.windows_to_prove(require("97%")).is_some());
-}
-
-#[test]
-fn clustered_late_expiries_are_not_independent() {
-    let windows = [0, 40, 0, 0, 0, 0, 0, 3, 0, 0];
-    assert!(interval(&windows, false).independent.is_some());
-    assert_eq!(interval(&windows, true).independent, None);
-    // Few late expiries do not tell, nor do runs of which every other one is expected.
-    assert_eq!(interval(&[0, 3], false).independent, None);
-    assert!(interval(&[0, 8], false).independent.is_some());
-    assert_eq!(interval(&[512; 2], false).independent, None);
 }
 
 #[test]
@@ -207,7 +188,7 @@ fn windows_of_a_bad_phase_count_for_less_and_widen_the_interval() {
     let apart: Vec<u64> = (0..40)
         .map(|number| u64::from(number % 4 == 0) * 200)
         .collect();
-    let (phase, apart) = (interval(&phase, true), interval(&apart, true));
+    let (phase, apart) = (interval(&phase), interval(&apart));
     assert_eq!(apart.windows_per_block, 1.0);
     assert!(phase.windows_per_block > 4.0, "{phase:?}");
     assert!(phase.bursts.0 < apart.bursts.0 && phase.bursts.1 > apart.bursts.1);
@@ -228,7 +209,7 @@ fn windows_of_different_boots_are_not_neighbours() {
         .map(|one| WindowCount { boot: 0, ..*one })
         .collect();
     let per_block =
-        |windows: &[WindowCount]| InTimeInterval::of(windows, 8).unwrap().windows_per_block;
+        |windows: &[WindowCount]| InTimeInterval::of(windows).unwrap().windows_per_block;
     assert!(per_block(&together) > 4.0);
     assert!(per_block(&all) < 1.5);
 }

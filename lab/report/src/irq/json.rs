@@ -39,7 +39,6 @@ pub struct JsonInterrupts {
     summary: JsonSpread,
     /// Shares of the expiries, from 0 to 1.
     in_time_interval: Option<[f64; 2]>,
-    in_time_interval_independent: Option<[f64; 2]>,
     windows_per_block: Option<f64>,
     first_windows: JsonSpread,
     rest: Option<JsonSpread>,
@@ -171,8 +170,6 @@ impl JsonInterrupts {
             },
             summary: (&interrupts.all).into(),
             in_time_interval: interval.map(|known| known.bursts.into()),
-            in_time_interval_independent: interval
-                .and_then(|known| Some(known.independent?.into())),
             windows_per_block: interval.map(|known| known.windows_per_block),
             first_windows: (&interrupts.first).into(),
             rest: interrupts.rest.as_ref().map(JsonSpread::from),

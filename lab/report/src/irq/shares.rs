@@ -2,7 +2,7 @@
 
 use crate::figures;
 use trapline_abi::interrupt::WINDOW;
-use trapline_stats::irq::{InTimeInterval, Interrupts};
+use trapline_stats::irq::Interrupts;
 
 /// Digits behind the point of a percentage, at most.
 const MOST_DIGITS: usize = 6;
@@ -36,13 +36,6 @@ fn end(share: f64, round: impl Fn(f64) -> f64) -> String {
     }
 }
 
-/// The interval if late expiries are independent; a dash where they are not, or too few to tell.
-pub fn independent(interval_of: &InTimeInterval) -> String {
-    interval_of
-        .independent
-        .map_or_else(|| "-".to_owned(), interval)
-}
-
 /// Explains the intervals of `shown`; nothing where there is none.
 pub fn explanations(shown: &[&Interrupts]) -> Vec<String> {
     let known: Vec<_> = shown
@@ -53,18 +46,10 @@ pub fn explanations(shown: &[&Interrupts]) -> Vec<String> {
         return Vec::new();
     }
     let mut words = vec![format!(
-        "95% intervals of the share in time, over all windows. bursts: late expiries may come in \
-         bursts of up to a window ({} expiries), seen or not; --require is judged by it",
+        "95% interval of the share in time, over all windows: late expiries may come in bursts of up to \
+         a window ({} expiries), seen or not; --require is judged by it",
         figures::count(WINDOW.into())
     )];
-    let dash = if known.iter().any(|(_, known)| known.independent.is_none()) {
-        "; - where they are not, or too few to tell"
-    } else {
-        ""
-    };
-    words.push(format!(
-        "independent: each expiry is late independently of the others{dash}"
-    ));
     let merged = known
         .iter()
         .filter(|(_, known)| known.windows_per_block >= MERGED);

@@ -126,8 +126,8 @@ pub fn counts(shown: &[&Interrupts], settings: &Settings) -> Section {
     let threshold = settings.threshold;
     let columns = ["expiries", "late", "missed", "too late", "in time"];
     let has_interval = shown.iter().any(|one| one.in_time_interval.is_some());
-    let further = if has_interval { INTERVALS } else { &[] };
-    let mut table = Table::new(NAMES, columns.iter().chain(further).copied());
+    let further = has_interval.then_some("95% interval");
+    let mut table = Table::new(NAMES, columns.into_iter().chain(further));
     for interrupts in shown {
         table.row(interrupts.name(), of_counts(interrupts));
     }
@@ -140,9 +140,6 @@ pub fn counts(shown: &[&Interrupts], settings: &Settings) -> Section {
     // The complement of the share in time.
     section("Too late", explanation, table.with_optional(&[3]))
 }
-
-/// The headings of the intervals of the share in time.
-pub const INTERVALS: &[&str] = &["95% bursts", "independent"];
 
 fn of_counts(interrupts: &Interrupts) -> Vec<Span> {
     let all = &interrupts.all;
@@ -163,7 +160,6 @@ fn of_counts(interrupts: &Interrupts) -> Vec<Span> {
     if let Some(interval) = &interrupts.in_time_interval {
         let bursts = shares::interval(interval.bursts);
         spans.push(Span::new(bursts, Look::Strong));
-        spans.push(Span::new(shares::independent(interval), Look::Plain));
     }
     spans
 }

@@ -81,11 +81,7 @@ pub fn print(trials: Trials) {
         "  stalls of 4   windows on average, 10% of all: more than the interval promises, for a"
     );
     println!("                run without one cannot tell how long they are");
-    println!(
-        "Last, how often the interval of independent expiries is printed, and holds the truth"
-    );
-    println!("then.");
-    println!("late          windows   covers     met  not met  no width    width  printed   holds");
+    println!("late          windows   covers     met  not met  no width    width");
     for ((name, lates), stream) in CASES.into_iter().zip(0..) {
         let sampler = Sampler::new(lates);
         for windows in WINDOWS {
@@ -108,22 +104,17 @@ struct Line {
     below: usize,
     without_width: usize,
     width: f64,
-    /// Intervals of independent expiries, and those of them that hold the truth.
-    independent: (usize, usize),
 }
 
 impl Line {
     fn of(sampler: &Sampler, windows: usize, trials: usize, rng: &mut ChaCha8Rng) -> Self {
         let truth = 1.0 - sampler.truth;
-        let intervals: Vec<InTimeInterval> = (0..trials)
+        let drawn: Vec<(f64, f64)> = (0..trials)
             .map(|_| {
-                let (counts, runs) = sampler.windows(windows, rng);
-                InTimeInterval::of(&counts, runs).expect("there are expiries")
+                let interval = InTimeInterval::of(&sampler.windows(windows, rng));
+                interval.expect("there are expiries").bursts
             })
             .collect();
-        let drawn: Vec<(f64, f64)> = intervals.iter().map(|it| it.bursts).collect();
-        let printed = || intervals.iter().filter_map(|it| it.independent);
-        let holds = |(low, high): &(f64, f64)| *low <= truth && truth <= *high;
         let count = |is: &dyn Fn(f64, f64) -> bool| {
             drawn.iter().filter(|(low, high)| is(*low, *high)).count()
         };
@@ -136,7 +127,6 @@ impl Line {
             below: count(&|_, high| high < truth),
             without_width: count(&|low, high| low >= high),
             width: widths[trials / 2],
-            independent: (printed().count(), printed().filter(holds).count()),
         }
     }
 }
@@ -144,20 +134,14 @@ impl Line {
 impl std::fmt::Display for Line {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let share = |count| percent(count, self.trials, 1);
-        let (printed, holding) = self.independent;
-        let holds = match printed {
-            0 => "-".to_owned(),
-            _ => percent(holding, printed, 1),
-        };
         write!(
             f,
-            "{:>8} {:>7} {:>8} {:>9} {:>7.2}% {:>8} {holds:>7}",
+            "{:>8} {:>7} {:>8} {:>9} {:>7.2}%",
             share(self.covers),
             share(self.above),
             share(self.below),
             share(self.without_width),
-            100.0 * self.width,
-            share(printed),
+            100.0 * self.width
         )
     }
 }
@@ -196,8 +180,8 @@ impl Sampler {
         }
     }
 
-    /// Draws the late expiries of consecutive windows, and their number of runs.
-    fn windows(&self, count: usize, rng: &mut ChaCha8Rng) -> (Vec<WindowCount>, u64) {
+    /// Draws the late expiries of consecutive windows.
+    fn windows(&self, count: usize, rng: &mut ChaCha8Rng) -> Vec<WindowCount> {
         let late: Vec<u64> = match self.lates {
             Lates::Independent(_) => (0..count).map(|_| self.usual.draw(rng)).collect(),
             Lates::Bursts {
@@ -213,21 +197,7 @@ impl Sampler {
             expiries: WINDOW.into(),
             late,
         });
-        let all: Vec<_> = all.collect();
-        let runs = all.iter().map(|one| self.runs(one.late, rng)).sum();
-        (all, runs)
-    }
-
-    /// Draws the number of runs of the late expiries of a window: those of a burst are one, and each other one begins one
-    /// unless that before it is late, too.
-    fn runs(&self, late: u64, rng: &mut ChaCha8Rng) -> u64 {
-        let burst = match self.lates {
-            Lates::Bursts { length, .. } if late >= length.0 => late,
-            _ => 0,
-        };
-        let share = late as f64 / f64::from(WINDOW);
-        let others = (0..late - burst).filter(|_| rng.random::<f64>() >= share);
-        u64::from(burst > 0) + others.count() as u64
+        all.collect()
     }
 
     fn burst(&self, windows: f64, length: (u64, u64), rng: &mut ChaCha8Rng) -> u64 {

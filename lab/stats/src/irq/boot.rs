@@ -34,22 +34,6 @@ impl IrqBoot<'_> {
         self.units(ticks.max(0))
     }
 
-    /// Returns the number of runs of consecutive expiries that were late or missed.
-    pub fn late_runs(&self, threshold: f64) -> u64 {
-        let (mut runs, mut next, mut is_late) = (0, 0, false);
-        let end = (self.expiries(), false);
-        let served = self.interrupts.iter();
-        let served = served.map(|i| (i.sequence, self.lateness(i) > threshold));
-        for (sequence, late) in served.chain([end]) {
-            let missed = sequence > next;
-            runs += u64::from(!is_late && (missed || late));
-            is_late = late;
-            // A late one after missed ones belongs to their run.
-            next = sequence + 1;
-        }
-        runs
-    }
-
     /// Returns number, expiries and interrupts of each window.
     pub fn windows(&self) -> impl Iterator<Item = (u64, u64, &[Interrupt])> {
         let (window, expiries) = (u64::from(WINDOW), self.expiries());

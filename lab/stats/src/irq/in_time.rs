@@ -3,13 +3,9 @@
 //! A cause that delays one expiry delays the next ones, too, so the observations are windows, each with its
 //! share. Neighbouring windows with similar shares count for less.
 
-use crate::bound::{lower_bound, share_interval, Weighted};
-use statrs::function::factorial::ln_binomial;
+use crate::bound::{lower_bound, Weighted};
 use trapline_abi::interrupt::WINDOW;
 use trapline_model::irq::Share;
-
-/// Independence of expiries is rejected below this probability.
-const REJECTED: f64 = 0.01;
 
 /// Largest autocorrelation that is corrected for.
 const LARGEST: f64 = 0.99;
@@ -53,14 +49,12 @@ impl Proof {
     }
 }
 
-/// 95% intervals of the share of expiries served in time, from 0 to 1.
+/// 95% interval of the share of expiries served in time, from 0 to 1. None is given that takes late expiries for independent:
+/// no run shows that there are no bursts or phases that it has not seen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InTimeInterval {
     /// Valid if late expiries come in bursts of up to a window, observed or not.
     pub bursts: (f64, f64),
-    /// Valid if each expiry is late independently of the others; `None` if late expiries are adjacent too
-    /// often for that, or too few to tell.
-    pub independent: Option<(f64, f64)>,
     /// Number of windows.
     pub windows: usize,
     /// Neighbouring windows that count as one, 1 or more.
@@ -72,9 +66,8 @@ pub struct InTimeInterval {
 }
 
 impl InTimeInterval {
-    /// Returns the intervals for `windows` in order of time, with the number of runs of consecutive late
-    /// expiries; `None` if there is no expiry.
-    pub fn of(windows: &[WindowCount], runs: u64) -> Option<Self> {
+    /// Returns the interval for `windows` in order of time; `None` if there is no expiry.
+    pub fn of(windows: &[WindowCount]) -> Option<Self> {
         let expiries: u64 = windows.iter().map(|one| one.expiries).sum();
         let late: u64 = windows.iter().map(|one| one.late).sum();
         if expiries == 0 {
@@ -85,9 +78,6 @@ impl InTimeInterval {
         let of_late = blocks(windows, WindowCount::late, merged.at_most);
         Some(Self {
             bursts: (lower_bound(&in_time), 1.0 - lower_bound(&of_late)),
-            independent: seems_independent(late, expiries, runs)
-                .then(|| share_interval(expiries - late, expiries))
-                .flatten(),
             windows: windows.len(),
             windows_per_block: merged.per_block,
             blocks: in_time,
@@ -225,44 +215,4 @@ fn blocks(
         is_same
     });
     all
-}
-
-/// Normal quantile of the probability with which clusters are seen: 90%.
-const SEEN: f64 = 1.282;
-
-/// Returns whether late expiries form as many runs as independent ones do, and enough of them that half as many runs would
-/// have been rejected with a probability of 90%.
-fn seems_independent(late: u64, expiries: u64, runs: u64) -> bool {
-    let of_clusters = expected_runs(late, expiries) / 2.0;
-    // About the deviation of a count of which each is there with probability one half.
-    let likely = (of_clusters + SEEN * (of_clusters / 2.0).sqrt()).ceil() as u64;
-    let has_power = likely > 0 && is_clustered(late, expiries, likely);
-    has_power && !is_clustered(late, expiries, runs)
-}
-
-/// Number of runs of independent late expiries.
-fn expected_runs(late: u64, expiries: u64) -> f64 {
-    let gaps = expiries - late + 1;
-    late as f64 * gaps as f64 / expiries as f64
-}
-
-/// Returns true if late expiries form too few runs to be independent: so few have a probability below 1%.
-/// The number of runs is hypergeometric (Wald and Wolfowitz 1940).
-fn is_clustered(late: u64, expiries: u64, runs: u64) -> bool {
-    let gaps = expiries - late + 1;
-    if late < 2 || runs as f64 >= expected_runs(late, expiries) {
-        return false;
-    }
-    let logarithm =
-        ln_binomial(late - 1, runs - 1) + ln_binomial(gaps, runs) - ln_binomial(expiries, late);
-    let (mut term, mut sum) = (logarithm.exp(), 0.0);
-    for runs in (1..=runs).rev() {
-        sum += term;
-        let (late, gaps, runs) = (late as f64, gaps as f64, runs as f64);
-        term *= (runs - 1.0) / (late - runs + 1.0) * runs / (gaps - runs + 1.0);
-        if term <= sum * f64::EPSILON {
-            break;
-        }
-    }
-    sum < REJECTED
 }

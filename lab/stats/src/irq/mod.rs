@@ -159,10 +159,7 @@ fn of_boots(
     let expiries = boots.iter().map(IrqBoot::expiries).sum();
     let windows = windows(boots, threshold);
     let is_first = |number| number < FIRST_WINDOWS;
-    let interval = || {
-        let runs = boots.iter().map(|boot| boot.late_runs(threshold)).sum();
-        InTimeInterval::of(&counts(&windows), runs)
-    };
+    let interval = || InTimeInterval::of(&counts(&windows));
     Interrupts {
         config: config.clone(),
         op,
