@@ -19,7 +19,7 @@ use trapline_stats::Cell;
 const MOST_PROBLEMS: usize = 4;
 
 /// Returns the sections of one clock.
-type Family = fn(&Report, &[Cell], Clock) -> Vec<Section>;
+pub type Family = fn(&Report, &[Cell], Clock) -> Vec<Section>;
 
 /// The families with sections of their own, in reading order.
 const FAMILIES: [Family; 8] = [

@@ -3,9 +3,10 @@
 use super::context::Context;
 use super::help::help;
 use super::{heading, Section};
+use crate::builder::Family;
 use crate::document::html;
 use crate::{block, kernel_build, layouts, populate, ratios};
-use maud::html;
+use maud::{html, Markup};
 use trapline_model::Clock;
 
 /// Returns the ratios to the bare rows, if both exact clocks were measured.
@@ -25,19 +26,30 @@ const RATIOS: [&str; 1] = [
      which are machines of two vendors, may stand in one table.",
 ];
 
-/// Returns the figures that differ between layouts of memory, if several were measured.
-pub fn layouts(context: &Context<'_>) -> Option<Section> {
-    let clocks = Clock::ALL.into_iter();
-    let of_clock = |clock| layouts::sections(context.report, &context.cells, clock);
-    let sections: Vec<_> = clocks.flat_map(of_clock).collect();
-    let title = "Layouts of memory";
+/// Returns the tables of `families` of all clocks under one title, if there are any.
+fn of_all_clocks(
+    context: &Context<'_>,
+    families: &[Family],
+    (id, title): (&str, &str),
+    help: Markup,
+) -> Option<Section> {
+    let (report, cells) = (context.report, &context.cells);
+    let of_clock = |clock| families.iter().flat_map(move |it| it(report, cells, clock));
+    let sections: Vec<_> = Clock::ALL.into_iter().flat_map(of_clock).collect();
     (!sections.is_empty()).then(|| {
         let body = html! {
-            (heading(title, help(title, &LAYOUTS)))
+            (heading(title, help))
             @for section in &sections { (html::section(section)) }
         };
-        Section::new("layouts", title, body)
+        Section::new(id, title, body)
     })
+}
+
+/// Returns the figures that differ between layouts of memory, if several were measured.
+pub fn layouts(context: &Context<'_>) -> Option<Section> {
+    let title = "Layouts of memory";
+    let help = help(title, &LAYOUTS);
+    of_all_clocks(context, &[layouts::sections], ("layouts", title), help)
 }
 
 const LAYOUTS: [&str; 1] = [
@@ -47,17 +59,9 @@ const LAYOUTS: [&str; 1] = [
 
 /// Returns the tables of kernel builds, if there were any.
 pub fn kernel_builds(context: &Context<'_>) -> Option<Section> {
-    let clocks = Clock::ALL.into_iter();
-    let of_clock = |clock| kernel_build::sections(context.report, &context.cells, clock);
-    let sections: Vec<_> = clocks.flat_map(of_clock).collect();
     let title = "Kernel builds";
-    (!sections.is_empty()).then(|| {
-        let body = html! {
-            (heading(title, help(title, &BUILDS)))
-            @for section in &sections { (html::section(section)) }
-        };
-        Section::new("builds", title, body)
-    })
+    let help = help(title, &BUILDS);
+    of_all_clocks(context, &[kernel_build::sections], ("builds", title), help)
 }
 
 const BUILDS: [&str; 4] = [
@@ -73,17 +77,7 @@ const BUILDS: [&str; 4] = [
 
 /// Returns the tables of memory and disks, if anything was measured.
 pub fn memory_and_disks(context: &Context<'_>) -> Option<Section> {
-    let (report, cells) = (context.report, &context.cells);
-    let families = [populate::sections, block::sections];
-    let clocks = Clock::ALL.into_iter();
-    let sections = clocks.flat_map(|clock| families.map(|family| family(report, cells, clock)));
-    let sections: Vec<_> = sections.flatten().collect();
-    let title = "Memory and disks";
-    (!sections.is_empty()).then(|| {
-        let body = html! {
-            (heading(title, html! {}))
-            @for section in &sections { (html::section(section)) }
-        };
-        Section::new("memory-and-disks", title, body)
-    })
+    let families: [Family; 2] = [populate::sections, block::sections];
+    let place = ("memory-and-disks", "Memory and disks");
+    of_all_clocks(context, &families, place, html! {})
 }
