@@ -15,13 +15,12 @@ pub mod modules;
 pub mod processes;
 pub mod recordings;
 pub mod run;
-mod skip;
 mod slow;
 pub mod workspace;
 
-pub use skip::{on_path, skip};
 pub use slow::slow_image;
 pub use trapline_host::testing::write_program;
+pub use trapline_skip::{on_path, skip};
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

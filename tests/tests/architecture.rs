@@ -109,6 +109,24 @@ fn module_cycles() -> BTreeSet<String> {
     lines
 }
 
+/// Only there are reasons checked, and listed at the end of a run.
+#[test]
+fn tests_are_skipped_by_one_function() {
+    let mut others = BTreeSet::new();
+    for c in crates().iter().filter(|c| c.directory != "tests/skip") {
+        let directory = trapline_tests::root().join(&c.directory);
+        let sources = ["src", "tests"].map(|name| directory.join(name));
+        for file in sources.iter().flat_map(|sources| files(sources)) {
+            let text = std::fs::read_to_string(&file).expect("file is readable");
+            let words = concat!("print", "ln!(\"skip");
+            if text.contains(words) {
+                others.insert(file);
+            }
+        }
+    }
+    assert_eq!(others, BTreeSet::new(), "these print what they skip");
+}
+
 /// A compiler may put all modules of a crate into one codegen unit, where a label of two files is an error.
 #[test]
 fn assembly_of_a_crate_defines_distinct_labels() {

@@ -273,6 +273,7 @@ mod tests {
     use crate::interface;
     use std::process::Command;
     use trapline_abi::packet::Frames;
+    use trapline_skip::skip;
     use trapline_workloads::packets::{Receiver, Sender};
 
     const LOOPBACK: &str = "lo";
@@ -286,8 +287,7 @@ mod tests {
         };
         let is_permitted = enter().arg("true").output();
         if !is_permitted.is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: no network namespace without privileges");
-            return;
+            return skip("packet sockets", "no network namespace can be made");
         }
         let path = format!("packet_socket::tests::{test}");
         let program = std::env::current_exe().unwrap();
@@ -339,8 +339,7 @@ mod tests {
         let words = "qdisc add dev lo root tbf rate 200mbit burst 3000 limit 1000000";
         let limited = Command::new("tc").args(words.split(' ')).output();
         if !limited.is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: no 'tc' of iproute2, or no discipline 'tbf' in the kernel");
-            return;
+            return skip("a full send buffer", "no queueing discipline 'tbf'");
         }
         let mut sender = sender();
         let (level, option) = (libc::SOL_SOCKET, libc::SO_SNDBUF);

@@ -310,8 +310,7 @@ mod tests {
     fn lab_moves_and_returns_on_drop() {
         let before = sched_getaffinity(None).unwrap();
         if before.count() < 2 {
-            eprintln!("skipped: one CPU");
-            return;
+            return trapline_skip::skip("the lab beside a guest's CPU", "one CPU");
         }
         for pin in [Pin::Exclusive, Pin::Shared] {
             let affinity = Affinity::choose(pin, Sched::Other).unwrap();
@@ -367,8 +366,7 @@ mod tests {
     fn vcpu_thread_is_found_by_name_and_pinned() {
         let before = sched_getaffinity(None).unwrap();
         if before.count() < 2 {
-            eprintln!("skipped: one CPU");
-            return;
+            return trapline_skip::skip("a pinned vCPU", "one CPU");
         }
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::Builder::new().name("CPU 0/TEST".to_owned());

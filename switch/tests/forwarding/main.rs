@@ -15,6 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use trapline_skip::skip;
 use trapline_switch::cpu::time_of_process;
 use trapline_switch::driver::traffic::{fill, Outcome, Traffic};
 use trapline_switch::driver::{Peer, Setup};
@@ -395,7 +396,8 @@ fn frames_arrive_through_the_kernel() {
     for kernel in ["veth", "bridge"] {
         let result = match measure(&["--kernel", kernel, "--seconds", "0.1"]) {
             Err(message) if !std::path::Path::new("/sys/module/bridge").exists() => {
-                eprintln!("skipped: {kernel}: {message}");
+                let why = format!("module bridge is not loaded: {message}");
+                skip(&format!("frames through {kernel}"), &why);
                 continue;
             }
             result => result.unwrap(),

@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use trapline_skip::skip;
 use trapline_switch::driver::traffic::Traffic;
 use trapline_switch::driver::{memory_file, Peer, Setup};
 
@@ -85,15 +86,26 @@ fn huge_file(size: u64) -> io::Result<File> {
 
 #[test]
 fn truncated_huge_pages_stop_their_port_alone() {
+    const FEATURE: &str = "a port with memory of huge pages";
     let switch = Switch::start(&["a", "b", "c"], &[]);
     let pages = match HugePages::reserve(4) {
         Ok(pages) => pages,
-        Err(error) => return println!("skipped: no huge pages can be reserved: {error}"),
+        Err(error) => {
+            return skip(
+                FEATURE,
+                &format!("no pages of 2 MiB can be reserved: {error}"),
+            )
+        }
     };
     let socket = UnixStream::connect(switch.path("c")).unwrap();
     let hostile = match Peer::in_file(socket, SPLIT, huge_file) {
         Ok(hostile) => hostile,
-        Err(error) => return println!("skipped: there are no free huge pages: {error}"),
+        Err(error) => {
+            return skip(
+                FEATURE,
+                &format!("no pages of 2 MiB can be reserved: {error}"),
+            )
+        }
     };
     wait_until(|| switch.started("c") == 1);
     truncate(&switch, hostile);

@@ -3,6 +3,7 @@
 use crate::common::{measure, send, wait_until, Switch, SPLIT};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use trapline_skip::skip;
 
 /// Returns a command that executes the switch in user and network namespaces of its own, with taps.
 fn with_taps(names: &[&str]) -> Command {
@@ -13,7 +14,7 @@ fn with_taps(names: &[&str]) -> Command {
     command
 }
 
-/// Returns whether the host permits taps; prints what is needed if it does not.
+/// Returns whether the host permits taps; otherwise records them as skipped.
 pub fn are_permitted() -> bool {
     let probe = with_taps(&["tap0"])
         .arg("true")
@@ -21,7 +22,7 @@ pub fn are_permitted() -> bool {
         .status();
     let are_permitted = probe.is_ok_and(|status| status.success());
     if !are_permitted {
-        eprintln!("skipped: user namespaces, /dev/net/tun and iproute2 are needed");
+        skip("taps as ports", "no network with a tap can be made");
     }
     are_permitted
 }

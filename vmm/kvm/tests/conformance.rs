@@ -1,9 +1,5 @@
 //! The conformance suite on this host's KVM, rejected requests, and exit counts.
 
-#[path = "../../../tests/src/skip.rs"]
-mod skip;
-
-use skip::skip;
 use std::sync::Arc;
 use trapline_interface::conformance;
 use trapline_interface::{
@@ -11,6 +7,7 @@ use trapline_interface::{
     VmSpec, PAGE,
 };
 use trapline_kvm::Kvm;
+use trapline_skip::skip;
 
 const BARE: VmSpec = VmSpec::with(Controllers::None);
 const WITH_APIC: VmSpec = VmSpec::with(Controllers::Local);

@@ -404,12 +404,10 @@ fn hostile_accesses_are_harmless() {
 
 #[test]
 fn full_disk_does_not_stop_the_vm() {
-    let Ok(full) = File::options().write(true).open("/dev/full") else {
-        return;
-    };
     if no_kvm() {
         return;
     }
+    let full = File::options().write(true).open("/dev/full").unwrap();
     let code = [say("x\n"), leave(EXIT_DONE)].concat();
     let image = ImageFile::new(&TestImage::direct(&code).bytes());
     let run = finish(vmm(&image).stdout(full));

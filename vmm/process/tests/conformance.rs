@@ -1,12 +1,9 @@
 //! The conformance suite on guests that are processes.
 
-#[path = "../../../tests/src/skip.rs"]
-mod skip;
-
-use skip::skip;
 use trapline_interface::conformance;
 use trapline_interface::Hypervisor;
 use trapline_process::{Config, Crossing, Process, Switch};
+use trapline_skip::skip;
 
 /// The suite's guests run at address 0x1000, which only privileged users may map.
 fn may_map_low_addresses() -> bool {

@@ -10,6 +10,7 @@ use trapline_abi::{Job, Op, Record};
 use trapline_host::process::Command;
 use trapline_host::Parts;
 use trapline_model::{Competitor, Pin, Sched, COMPETITOR};
+use trapline_skip::skip;
 
 /// Returns a shell that writes its count as the agent does, and then runs `rest`.
 fn shell(rest: &str) -> LoadCommand {
@@ -84,17 +85,21 @@ impl SampleSink for Facts {
     fn finished(&mut self, _: FinishedLaunch) {}
 }
 
-fn load_programs() -> Option<LoadPrograms> {
-    let parts = Parts::find().ok()?;
-    let image = parts.image().ok()?.path;
-    Some(LoadPrograms { parts, image })
+/// Returns the programs of loads; otherwise records a test as skipped.
+fn load_programs(feature: &str) -> Option<LoadPrograms> {
+    let found = Parts::find().and_then(|parts| {
+        let image = parts.image()?.path;
+        Ok(LoadPrograms { parts, image })
+    });
+    found
+        .map_err(|error| skip(feature, &format!("no built parts: {error}")))
+        .ok()
 }
 
 /// Requires the agent, which 'make build' builds.
 #[test]
 fn agent_loads_work_and_their_work_is_a_fact() {
-    let Some(programs) = load_programs() else {
-        eprintln!("skipped: no parts here; build them with 'make build'");
+    let Some(programs) = load_programs("loads of the agent") else {
         return;
     };
     let affinity = Affinity::choose(Pin::Shared, Sched::Other).unwrap();
@@ -114,8 +119,7 @@ fn agent_loads_work_and_their_work_is_a_fact() {
 /// Requires the agent, which 'make build' builds.
 #[test]
 fn competitors_have_the_lowest_priority_and_a_cpu_each() {
-    let Some(programs) = load_programs() else {
-        eprintln!("skipped: no parts here; build them with 'make build'");
+    let Some(programs) = load_programs("competitors") else {
         return;
     };
     let affinity = Affinity::choose(Pin::Free, Sched::Other).unwrap();

@@ -299,7 +299,7 @@ mod tests {
             if has_huge_pages() {
                 assert_eq!(account(&huge, "AnonHugePages:"), 3 * 2048)
             } else {
-                eprintln!("skipped: the kernel here gives no pages of 2 MiB")
+                trapline_skip::skip("populated pages of 2 MiB", "transparent_hugepage is never")
             }
         }
     }

@@ -1,13 +1,9 @@
 //! A card at a real tap, in a network of the test's own; a test plays the guest.
 
-#[path = "../../../../tests/src/skip.rs"]
-mod skip;
-
 use super::*;
 use crate::isolated::in_separate_process;
 use crate::sandbox::Role;
 use crate::threads;
-use skip::skip;
 use std::net::UdpSocket;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,6 +12,7 @@ use trapline_interface::{Controllers, Hypervisor, Region, VmSpec};
 use trapline_monitor::virtio::driver::{self, Driver};
 use trapline_monitor::virtio::net::HEADER;
 use trapline_monitor::virtio::slot_resources;
+use trapline_skip::skip;
 
 const WHAT: &str = "a network card at a tap";
 

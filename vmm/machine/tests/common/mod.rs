@@ -1,9 +1,5 @@
 //! Fixtures for tests of the program.
 
-#[path = "../../../../tests/src/skip.rs"]
-mod skip;
-
-pub use skip::skip;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use trapline_interface::Hypervisor;
+pub use trapline_skip::skip;
 
 /// Longer than any of this takes, even on a busy machine.
 pub const SPIN_POLLS: Duration = Duration::from_secs(60);

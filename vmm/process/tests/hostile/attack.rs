@@ -1,6 +1,5 @@
 //! A guest at ring 3 that attacks, and checks of its process.
 
-use crate::skip::skip;
 use std::fs;
 use std::sync::{Arc, Once};
 use trapline_interface::{
@@ -8,6 +7,7 @@ use trapline_interface::{
     Stop, System, Vcpu, VcpuId, Vm, VmSpec, PAGE,
 };
 use trapline_process::{Config, Crossing, Process, ProcessVcpu, ProcessVm};
+use trapline_skip::skip;
 
 pub const MEMORY: usize = 4 << 20;
 /// Page tables: identity map of the first GiB.

@@ -4,8 +4,6 @@ mod attack;
 mod fuzz;
 mod handlers;
 mod signals;
-#[path = "../../../../tests/src/skip.rs"]
-mod skip;
 mod spaces;
 mod tables;
 

@@ -1,9 +1,12 @@
-//! Reports skipped tests. Crates that tests/ depends on include this file by its path.
+//! Reports skipped tests. A test that leaves itself out, or a part of itself, says so here.
 
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Flag of open(2) on x86.
+const O_DIRECT: i32 = 0o40000;
 
 /// Returns whether this host is like a reason says.
 type Check = fn() -> bool;
@@ -20,10 +23,7 @@ const ACCEPTED: &[(&str, Check)] = &[
     ("KVM emulates ring 0", is_without_virtualization),
     ("a second vCPU are emulated", is_without_virtualization),
     ("cannot halt without leaving", is_without_virtualization),
-    ("/dev/kvm", || {
-        let mut options = std::fs::OpenOptions::new();
-        options.read(true).write(true).open("/dev/kvm").is_err()
-    }),
+    ("/dev/kvm", || !can_write("/dev/kvm")),
     ("cargo install alioth-cli", || lacks("alioth")),
     ("testpmd", || lacks("dpdk-testpmd")),
     ("ovs", || {
@@ -36,8 +36,11 @@ const ACCEPTED: &[(&str, Check)] = &[
     ("drivers are not modules", || lacks("apt-get")),
     ("Xen has no symbols", || !has_debug_archive()),
     ("its symbols cannot be had", || !has_debug_archive()),
-    ("`make baseline` makes it", || true),
-    ("`make baseline` updates it", || true),
+    ("`make baseline` makes it", || !baselines().is_dir()),
+    ("another l1-kernel", || !are_recorded(&kernel_version())),
+    ("another qemu", || !are_recorded(&qemu_version())),
+    ("another qemu-sha256", || !are_recorded(&qemu_hash())),
+    ("another toolchain", || !are_recorded(&rust_version())),
     ("one CPU", has_one_cpu),
     ("one processor only", has_one_cpu),
     ("module bridge is not loaded", || {
@@ -47,7 +50,24 @@ const ACCEPTED: &[(&str, Check)] = &[
     ("unpacking needs root", || !is_root()),
     ("by root only", || !is_root()),
     ("vm.mmap_min_addr", || !is_root()),
-    ("no network with a tap", || !has_taps()),
+    ("no network with a tap", || {
+        !makes_network("ip tuntap add t mode tap")
+    }),
+    ("no network namespace", || !makes_network("true")),
+    ("discipline 'tbf'", || {
+        !makes_network("tc qdisc add dev lo root tbf rate 200mbit burst 3000 limit 1000000")
+    }),
+    ("no built parts", || {
+        std::env::var_os("TRAPLINE_PARTS").is_none()
+    }),
+    ("control group of version 1", || {
+        !can_write("/sys/fs/cgroup/cpu/tasks")
+    }),
+    ("pages of 2 MiB can be reserved", || {
+        !can_write("/proc/sys/vm/nr_hugepages") || is_memory_fragmented()
+    }),
+    ("have no access times", || reads("/proc/mounts", "noatime")),
+    ("opened with O_DIRECT", || !has_direct_files()),
     ("transparent_hugepage", || {
         let file = "/sys/kernel/mm/transparent_hugepage/enabled";
         reads(file, "[never]") || !Path::new(file).exists()
@@ -85,7 +105,7 @@ pub fn skip(feature: &str, why: &str) {
     let mut known = ACCEPTED.iter().chain(installable);
     assert!(
         known.any(|(words, is_true)| why.contains(words) && is_true()),
-        "no reason to skip on this host (tests/src/skip.rs): {line}"
+        "no reason to skip on this host (tests/skip): {line}"
     );
     eprint!("skipped: {line}");
     let Some(file) = std::env::var_os("TRAPLINE_SKIPS") else {
@@ -112,13 +132,62 @@ fn lacks(program: &str) -> bool {
 
 /// Returns whether QEMU is installed in a version that is supported.
 fn has_qemu() -> bool {
-    let output = Command::new("qemu-system-x86_64").arg("--version").output();
-    let Ok(text) = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()) else {
-        return false;
-    };
-    let version = text.split("version ").nth(1);
-    let major = version.and_then(|version| version.split('.').next()?.parse().ok());
-    major.is_some_and(|major: u32| major >= 7)
+    let major = qemu_version().split('.').next().map(str::parse);
+    major.is_some_and(|major| major.is_ok_and(|major: u32| major >= 7))
+}
+
+/// Returns the version of the installed QEMU: `7.2.22`.
+fn qemu_version() -> String {
+    let text = output("qemu-system-x86_64 --version");
+    let version = text.split("version ").nth(1).unwrap_or_default();
+    version
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Returns the hash of the installed QEMU.
+fn qemu_hash() -> String {
+    let program = on_path("qemu-system-x86_64").unwrap_or_default();
+    let text = output(&format!("sha256sum {}", program.display()));
+    text.split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// Returns what the compiler says of its version.
+fn rust_version() -> String {
+    output("rustc --version").trim().to_owned()
+}
+
+/// Returns the version of the kernel package of simulated machines that would be downloaded.
+fn kernel_version() -> String {
+    let text = output("apt-cache policy linux-image-cloud-amd64");
+    let version = text.split("Candidate: ").nth(1).unwrap_or_default();
+    version.lines().next().unwrap_or_default().to_owned()
+}
+
+/// Returns the directory of the baselines of the host's release, as scripts/baselines.sh does.
+fn baselines() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    let root = root.expect("the crate is two directories below the repository");
+    let directory = output(&format!("{}/scripts/baselines.sh", root.display()));
+    root.join(directory.trim())
+}
+
+/// Returns whether a baseline was measured with a version of a program.
+fn are_recorded(version: &str) -> bool {
+    reads(baselines().join("sim-kvm.json"), version)
+}
+
+/// Returns the standard output of a command, empty if it cannot be started.
+fn output(words: &str) -> String {
+    let mut words = words.split(' ');
+    let output = Command::new(words.next().expect("a program"))
+        .args(words)
+        .output();
+    output.map_or(String::new(), |output| {
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    })
 }
 
 /// Returns whether the processor has no virtualization, so that KVM, if there is one, is not one in hardware.
@@ -142,10 +211,37 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-fn has_taps() -> bool {
-    let words = ["-rn", "ip", "tuntap", "add", "t", "mode", "tap"];
-    let made = Command::new("unshare").args(words).output();
+/// Returns whether a command succeeds in a network namespace of its own.
+fn makes_network(command: &str) -> bool {
+    let mut unshare = Command::new("unshare");
+    let made = unshare.arg("-rn").args(command.split(' ')).output();
     made.is_ok_and(|output| output.status.success())
+}
+
+fn can_write(file: &str) -> bool {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).open(file).is_ok()
+}
+
+/// Returns whether no free block of memory has 2 MiB, the tenth order of those in the table of the kernel.
+fn is_memory_fragmented() -> bool {
+    let table = std::fs::read_to_string("/proc/buddyinfo").unwrap_or_default();
+    // Four words are before the orders: "Node 0, zone Normal".
+    let mut orders = table
+        .lines()
+        .flat_map(|line| line.split_whitespace().skip(4 + 9));
+    !orders.any(|free| free != "0")
+}
+
+/// Returns whether temporary files can be opened past the cache.
+fn has_direct_files() -> bool {
+    let file = std::env::temp_dir().join(format!("trapline-direct-{}", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let options = options.write(true).create_new(true).custom_flags(O_DIRECT);
+    let opened = options.open(&file).is_ok();
+    // It exists even where the flag is refused.
+    let _ = std::fs::remove_file(&file);
+    opened
 }
 
 fn reads(file: impl AsRef<Path>, words: &str) -> bool {
