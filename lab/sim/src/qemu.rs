@@ -45,6 +45,40 @@ impl Qemu {
         Ok(Self { program, version })
     }
 
+    /// Checks that interrupts which it injects are delivered once, with [`Part::Steady`] at `library`
+    /// (docs/internals/linux-guests.md).
+    ///
+    /// # Errors
+    /// Its code is not known, so that nothing can be mended; or it does not start.
+    ///
+    /// [`Part::Steady`]: trapline_host::Part::Steady
+    pub fn check_injection(&self, library: &Path) -> Result<(), Error> {
+        // The loader accepts neither spaces nor colons in a path.
+        let script = "exec 9< \"$1\"; TRAPLINE_STEADY_REPORT=1 LD_PRELOAD=/proc/self/fd/9 exec \"$2\" --version";
+        let (Some(library), Some(program)) = (library.to_str(), self.program.to_str()) else {
+            return Err(Error::unavailable("a path is not UTF-8"));
+        };
+        let probe = Probe {
+            program: Path::new("/bin/sh"),
+            arguments: &["-c", script, "sh", library, program],
+            input: "",
+            depends: &[library, program],
+        };
+        let output = probe.output()?;
+        // The shell loads the library, too, and so does a script in place of QEMU.
+        match output.stderr.lines().last() {
+            Some("dropped") => Ok(()),
+            why => Err(Error::missing(
+                format!(
+                    "QEMU {} may deliver an interrupt twice, at which both guests stand still ({})",
+                    self.version,
+                    why.unwrap_or("nothing is replaced")
+                ),
+                "use the QEMU of Debian 12 or 13: --qemu FILE, or another way: --path switch",
+            )),
+        }
+    }
+
     /// Returns its version, and the hashes of its program and of its libraries with the firmware of a machine.
     pub fn facts(&self, machine: QemuMachine) -> Facts {
         let mut facts = Facts::from([("qemu".to_owned(), self.version.clone())]);

@@ -307,7 +307,7 @@ mod tests {
     }
 
     fn limits() -> Limits {
-        Limits::timeout(Duration::from_secs(10))
+        Limits::timeout(Duration::from_secs(120))
     }
 
     const ANSWER: &str = "{\"return\": {}}\r\n";

@@ -87,7 +87,8 @@ fn full_file_and_blocked_fifo_drop_copies_and_stop_no_frame() {
         let words = ["--size", "1500", "--seconds", "3"];
         let flow = measure(&[&ports[..], &words].concat()).unwrap()["flow"].clone();
         assert_eq!(flow["damaged"], 0, "{flow}");
-        assert!(flow["received"].as_u64() > Some(10_000), "{flow}");
+        // More than the file and the FIFO hold.
+        assert!(flow["received"].as_u64() > Some(2_000), "{flow}");
         wait_until(|| mirrored(&switch, reason) > 0);
     }
     let length = file.metadata().unwrap().len();

@@ -6,7 +6,6 @@ use rusqlite::Connection;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
 use trapline_tests::measurements::{assert_measured, cell, estimate, facts};
 use trapline_tests::processes::{children, living_in_group, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{has, Place};
@@ -244,7 +243,7 @@ fn user_mode_linux_ends_with_trapline() {
         signal(&run, how);
         run.wait().expect("child can be reaped");
         let is_gone = || living_in_group(group) == 0;
-        assert!(wait_until(Duration::from_secs(10), is_gone), "signal {how}");
+        assert!(wait_until(TO_BEGIN, is_gone), "signal {how}");
     }
     assert_eq!(
         directory.exists(),

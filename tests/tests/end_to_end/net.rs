@@ -3,12 +3,13 @@
 
 use crate::shared::{linux_guest, LINUX_GUEST};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use trapline_host::sha256_of_file;
 use trapline_tests::measurements::{assert_carried, cell, estimate};
 use trapline_tests::run::Place;
-use trapline_tests::{has_qemu, parts, skip};
+use trapline_tests::{has_qemu, on_path, parts, skip};
 
 const EXCHANGES: [&str; 4] = ["tcp-ping", "udp-ping", "tcp-send", "tcp-receive"];
 const WITH_DATAGRAMS: [&str; 6] = [
@@ -36,6 +37,44 @@ fn the_installed_qemu_delivers_no_interrupt_twice() {
         .expect("QEMU starts");
     let report = String::from_utf8_lossy(&output.stderr);
     assert_eq!(report.trim(), "dropped");
+}
+
+#[test]
+fn a_qemu_that_may_deliver_interrupts_twice_is_refused_for_two_guests() {
+    let Some(qemu) = on_path("qemu-system-x86_64") else {
+        return assert!(!has_qemu("interrupts that are delivered once"));
+    };
+    let place = Place::new();
+    let unmended = place.path().join("qemu");
+    let script = format!(
+        "#!/bin/sh\nunset LD_PRELOAD\nexec {} \"$@\"\n",
+        qemu.display()
+    );
+    std::fs::write(&unmended, script).expect("path is unused");
+    std::fs::set_permissions(&unmended, PermissionsExt::from_mode(0o755)).expect("own file");
+    let qemu = unmended.to_str().expect("UTF-8");
+    let words = [
+        "--env",
+        "sim/kvm/linux",
+        "--workload",
+        "net/udp-ping",
+        "--qemu",
+        qemu,
+    ];
+    let result = place.run(
+        &[
+            &["run"],
+            &words[..],
+            &["--peer", "guest", "--path", "vhost-net"],
+        ]
+        .concat(),
+    );
+    assert_eq!(result.status, Some(4), "{result:?}");
+    assert!(
+        result.stderr.contains("may deliver an interrupt twice"),
+        "{result:?}"
+    );
+    assert!(result.stderr.contains("--path switch"), "{result:?}");
 }
 
 /// Measures `operations` in `environment`. Returns nothing if they are skipped.

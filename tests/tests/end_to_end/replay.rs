@@ -3,7 +3,6 @@
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{CommandOutput, Place};
 use trapline_tests::{has_qemu, root};
@@ -246,8 +245,7 @@ fn ctrl_c_and_kill_end_a_replayed_guest() {
         signal(&run, number);
         let result = run.wait().expect("file is owned by the test");
         assert_eq!(result.code(), status, "signal {number}");
-        let ten = Duration::from_secs(10);
-        assert!(wait_until(ten, || naming(&recording).is_empty()));
+        assert!(wait_until(TO_BEGIN, || naming(&recording).is_empty()));
     }
 }
 

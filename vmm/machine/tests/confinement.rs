@@ -334,7 +334,7 @@ fn special_files_are_rejected_at_once() {
             let errors = String::from_utf8(output.stderr).unwrap();
             assert_eq!(output.status.code(), Some(3), "{words:?}: {errors}");
             assert!(errors.contains(cause), "{words:?}: {errors}");
-            assert!(begun.elapsed() < Duration::from_secs(10));
+            assert!(begun.elapsed() < Duration::from_secs(60));
         }
     }
 }

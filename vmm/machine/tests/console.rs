@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use trapline_abi::platform::{POWER_CONTROL, POWER_OFF, VIRTIO_MMIO};
 use trapline_monitor::boot::test_image::TestImage;
 
-/// Longest time for an answer, and for the end of a VM that is stopped: less than the 10 s for which one whose guest has
+/// Longest time for the end of a VM that is stopped: less than the 10 s for which one whose guest has
 /// ended waits for a reader. It takes half a second, and several on a busy machine.
 const LIMIT: Duration = Duration::from_secs(9);
 
@@ -246,7 +246,7 @@ impl Flood {
             assert_eq!(ended, None, "it ended before it listened");
             assert!(begun.elapsed() < SPIN_POLLS, "it does not listen");
         };
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.set_read_timeout(Some(SPIN_POLLS)).unwrap();
         let mut client = BufReader::new(stream);
         client.read_line(&mut String::new()).unwrap();
         client

@@ -45,12 +45,20 @@ fn load_that_does_not_start_is_an_error_with_its_last_output() {
     assert_eq!(error, "load cpu ended early; last output:\n  no luck");
 }
 
+/// Returns whether a child has ended, which has not been waited for.
+fn has_ended(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.contains(") Z ")
+}
+
 #[test]
 fn load_that_ends_early_or_idles_is_an_error() {
     let early = started(&shell("read word < /dev/null; exit 3"));
     // It may end before or after it is found to work.
     let error = early.and_then(|process| {
-        std::thread::sleep(Duration::from_millis(300));
+        while !has_ended(process.pid()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         process.end().map(drop)
     });
     let error = error.err().unwrap().to_string();

@@ -15,7 +15,7 @@ use trapline_abi::Job;
 use trapline_host::process::Command;
 use trapline_host::{Error, Facts, Part};
 use trapline_model::layers::{Level, QemuMachine, Vmm};
-use trapline_model::{GuestConfig, Wake};
+use trapline_model::{GuestConfig, GuestPath, Wake};
 use trapline_sim::base::Base;
 use trapline_sim::initramfs::{add_as, add_program, Archive};
 use trapline_sim::kernel::Maker;
@@ -64,6 +64,10 @@ impl InnerLinux {
                 (LinuxVmm::Trapline(vmm), settings.parts.get(Part::Vmm)?)
             }
         };
+        if (guest.network || guest.packets) && guest.path == GuestPath::VhostNet {
+            let steady = settings.parts.get(Part::Steady)?;
+            settings.qemu()?.check_injection(&steady)?;
+        }
         let linux = Linux::new(settings, guest)?;
         let devices = Devices {
             disk: guest.disk_mib != 0,

@@ -2,7 +2,6 @@
 
 use super::irq;
 use std::process::Stdio;
-use std::time::Duration;
 use trapline_tests::measurements::facts;
 use trapline_tests::processes::{all_children, is_running, wait_until, TO_BEGIN};
 use trapline_tests::run::Place;
@@ -44,7 +43,7 @@ fn host_expiries_and_stages_add_up() {
         assert_eq!(of("expiries"), 600);
         assert_eq!(of("count") + of("missed"), 600);
         assert_eq!(of("in_time") + of("above"), of("count"));
-        assert!(of("count") > 100, "{interrupts:#}");
+        assert!(of("count") > 0, "{interrupts:#}");
         let unexplained = interrupts["unexplained"].as_f64().expect("number");
         assert!(unexplained < 0.01, "{interrupts:#}");
         let histogram = interrupts["histogram"].as_array().expect("list");
@@ -116,8 +115,5 @@ fn loads_end_with_trapline() {
     run.kill().expect("child runs");
     run.wait().expect("file is owned by the test");
     let end = || !orphans.iter().any(|child| is_running(*child));
-    assert!(
-        wait_until(Duration::from_secs(10), end),
-        "{orphans:?} still run"
-    );
+    assert!(wait_until(TO_BEGIN, end), "{orphans:?} still run");
 }

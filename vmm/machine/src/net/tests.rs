@@ -22,7 +22,7 @@ const MERGE: u64 = 1 << 15;
 
 const HOST_PORT: u16 = 4000;
 const GUEST_PORT: u16 = 5000;
-const SPIN_POLLS: Duration = Duration::from_secs(20);
+const SPIN_POLLS: Duration = Duration::from_secs(60);
 
 #[test]
 fn derived_mac_is_local_and_stable() {

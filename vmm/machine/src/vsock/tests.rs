@@ -20,7 +20,7 @@ const RESPONSE: u16 = 2;
 const RST: u16 = 3;
 const SHUTDOWN: u16 = 4;
 const RW: u16 = 5;
-const SPIN_POLLS: Duration = Duration::from_secs(20);
+const SPIN_POLLS: Duration = Duration::from_secs(60);
 
 /// Rooms for what the guest hears, and where it says what.
 const ROOMS: u64 = 8;

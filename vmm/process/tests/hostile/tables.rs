@@ -18,7 +18,7 @@ const BOUND: u64 = MEMORY as u64 / 64 + (4 << 20);
 const ATTEMPTS: u64 = BOUND / (2 * PAGE as u64) * 2;
 const GIB: u64 = 1 << 30;
 /// Time in which a guest is stopped.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Code that touches `rcx` addresses from `rbx` on, at a distance of `rdx`, at `CODE` plus this.
 const TOUCH: u64 = 0x100;
