@@ -4,9 +4,9 @@ use crate::context::RunContext;
 use crate::failure::Failure;
 use crate::options::BootOptions;
 use crate::run;
-use trapline_model::{expand, Config, Request};
+use trapline_model::{expand, Config, PlannedBoot, Request};
 use trapline_stats::compare::{boots_of, compare_all, Comparison, Row, SequentialTest};
-use trapline_stats::verdict::{Design, Settings};
+use trapline_stats::verdict::{Design, Settings, Verdict};
 use trapline_store::{Run, Store};
 
 /// A comparison to be measured.
@@ -39,10 +39,13 @@ impl MeasuredComparison<'_> {
         let plan = expand(&self.request);
         let number = run::begin(store, &self.request, &plan, None, context)?;
         let mut sequential = SequentialTest::new(&self.settings);
+        let mut factor = 1.0;
         let mut looks = self.looks.iter().peekable();
         while let Some(blocks) = looks.next() {
             self.request.boots = Some(*blocks);
-            let plan = expand(&self.request);
+            let mut plan = expand(&self.request);
+            // What is stored already is not measured again.
+            plan.boots.iter_mut().for_each(|boot| scale(boot, factor));
             let run = run::continue_run(store, number, plan, context, options)?;
             let is_last =
                 looks.peek().is_none() || options.is_expired() || context.interrupt.is_requested();
@@ -63,7 +66,66 @@ impl MeasuredComparison<'_> {
             if is_last || sequential.is_settled() {
                 return Ok((run, verdicts));
             }
+            factor = batches_factor(&verdicts).unwrap_or(factor);
         }
         unreachable!("a comparison has at least one look")
+    }
+}
+
+/// Fewest and most batches of further boots, as multiples of those that are usual.
+const BATCHES: (f64, f64) = (0.25, 4.0);
+
+/// Returns the number of batches with which further boots decide soonest, as a multiple of those of the boots so far: of all
+/// operations without a verdict, that of the one that needs most. `None` if no noise is known.
+fn batches_factor(rows: &[Row]) -> Option<f64> {
+    let is_open = |row: &&Row| {
+        let verdict = row.outcome.as_ref().map(|assessment| assessment.verdict);
+        verdict == Ok(Verdict::Unsure)
+    };
+    let figures = rows.iter().filter(is_open).flat_map(|row| [&row.a, &row.b]);
+    let components = figures.filter_map(|cell| cell.value.figure()?.components);
+    let factors = components.filter_map(|it| Some(it.advised? as f64 / it.batches as f64));
+    factors
+        .reduce(f64::max)
+        .map(|factor| factor.clamp(BATCHES.0, BATCHES.1))
+}
+
+/// Changes the batches of a boot, and the time for them.
+fn scale(boot: &mut PlannedBoot, factor: f64) {
+    let job = &mut boot.job;
+    job.batches = (f64::from(job.batches) * factor).ceil() as u32;
+    job.budget_ticks = (job.budget_ticks as f64 * factor.max(1.0)) as u64;
+    boot.further
+        .iter_mut()
+        .for_each(|start| scale(start, factor));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trapline_abi::Op;
+    use trapline_model::EnvironmentId;
+
+    #[test]
+    fn further_boots_have_other_batches_and_time_for_more_of_them() {
+        let config = Config::from(EnvironmentId::KVM);
+        let request = Request {
+            configs: vec![config.clone()],
+            ready: vec![config],
+            operations: Op::PortOut.into(),
+            ..Request::default()
+        };
+        let planned = expand(&request).boots.remove(0);
+        let scaled = |factor| {
+            let mut boot = planned.clone();
+            scale(&mut boot, factor);
+            boot.job
+        };
+        let usual = planned.job.batches;
+        assert_eq!(scaled(1.0), planned.job);
+        assert_eq!(scaled(3.0).batches, 3 * usual);
+        assert_eq!(scaled(3.0).budget_ticks, 3 * planned.job.budget_ticks);
+        assert_eq!(scaled(0.25).batches, usual.div_ceil(4));
+        assert_eq!(scaled(0.25).budget_ticks, planned.job.budget_ticks);
     }
 }

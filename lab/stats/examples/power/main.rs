@@ -4,6 +4,7 @@
 
 mod alternatives;
 mod autoregressive;
+mod batches;
 mod builds;
 mod hosts;
 mod in_time;
@@ -37,7 +38,7 @@ impl Trials {
 type Simulation = fn(Trials);
 
 /// The simulations by name, in order of the document.
-const SIMULATIONS: [(&str, Simulation); 20] = [
+const SIMULATIONS: [(&str, Simulation); 21] = [
     ("intervals", intervals::print),
     ("unequal", intervals::unequal),
     ("serial", serial::print),
@@ -48,6 +49,7 @@ const SIMULATIONS: [(&str, Simulation); 20] = [
     ("mixed", mixed::print),
     ("tails", tails::print),
     ("sequential", sequential::print),
+    ("batches", batches::print),
     ("required", required::print),
     ("sentences", sentences::print),
     ("alternatives", alternatives::print),
