@@ -28,7 +28,7 @@ SLOW_TESTS := --test vmm --test end_to_end
 FUZZ_TESTS := trapline-emulation:random trapline-monitor:all trapline-process:hostile trapline-abi:stream \
 	trapline-protocol:damaged trapline-switch:fuzz trapline-switch:forwarding
 
-.PHONY: help setup setup-tests build run test test-all test-slow test-roots check deny baseline fixtures docs bench \
+.PHONY: help setup setup-tests build run test test-all test-slow test-roots check deny baseline compilers fixtures docs bench \
 	fuzz power endure dist image clean
 
 help: ## Show this list
@@ -85,6 +85,13 @@ baseline: build ## Measure the exact figures of this release that `make test` co
 	    mv $$directory/$$name.json.new $$directory/$$name.json; \
 	done
 	@git diff --stat -- baselines
+
+compilers: ## Build everything with each toolchain of rustup, in one codegen unit (a quarter of an hour each)
+	@for toolchain in $$(rustup toolchain list | cut -d' ' -f1); do \
+	    echo "$$toolchain:"; \
+	    CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 RUSTUP_TOOLCHAIN=$$toolchain \
+	        cargo test --quiet --release --workspace --all-targets --no-run --target-dir target/compilers/$$toolchain; \
+	done
 
 fixtures: build ## Record the guests that tests replay
 	TRAPLINE_IMAGE_TARGET=$(CURDIR)/target/image-slow CARGO_PROFILE_GUEST_OPT_LEVEL=1 \

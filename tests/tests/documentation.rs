@@ -166,6 +166,17 @@ fn pages_have_no_figures_that_nothing_checks() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// scripts/setup.sh reads that of the workspace.
+#[test]
+fn the_oldest_compiler_of_the_readme_is_that_of_the_workspace() {
+    let read = |name| fs::read_to_string(root().join(name)).expect("file exists");
+    let manifest = read("Cargo.toml");
+    let version = manifest.split("rust-version = \"").nth(1);
+    let version = version.and_then(|rest| rest.split('"').next());
+    let words = format!("({} or later: ", version.expect("a version"));
+    assert!(read("README.md").contains(&words), "{words}");
+}
+
 #[test]
 fn every_page_is_in_the_index() {
     let index = fs::read_to_string(root().join("docs/README.md")).expect("index exists");
