@@ -234,7 +234,7 @@ impl SimMachine {
         job: &Script,
         plugin: Option<&Plugin>,
     ) -> Result<Command, Error> {
-        let job = Arc::new(memory_file("job", job.text().as_bytes())?);
+        let job = Arc::new(memory_file("job", &job.padded())?);
         let command = Command::new(&self.qemu.program);
         let command = qemu::with_steady_clock(command, Arc::clone(&self.steady))
             .words("-nodefaults -no-user-config -display none -no-reboot -smp 1")

@@ -2,7 +2,8 @@
 //!
 //! It is a file of QEMU's firmware configuration device (QEMU `docs/specs/fw_cfg.rst`), whose
 //! directory is not part of a snapshot and is read each time. A machine without the device is started
-//! for one job, which is in its initramfs.
+//! for one job, which is in its initramfs. Zeros follow the job, so that its first launch is the same work
+//! whatever follows it (trapline-sim, `Script::padded`).
 
 use crate::port::Port;
 use std::fs;
@@ -18,14 +19,13 @@ const ENTRY: usize = 64;
 /// Maximum length of a job, in bytes.
 const MAX_LENGTH: usize = 1 << 20;
 
-/// File with the job on a machine without the device. It is padded beyond any job, so that its
-/// length does not depend on the job.
+/// File with the job on a machine without the device.
 const FILE: &str = "/trapline/job";
 
-/// Reads the job.
+/// Reads the job with the zeros after it.
 pub fn read(port: &mut Port) -> io::Result<String> {
     let Some((item, length)) = find(port) else {
-        return read_file().map_err(|error| {
+        return fs::read_to_string(FILE).map_err(|error| {
             io::Error::other(format!(
                 "the machine has no file {JOB_FILE}; {FILE}: {error}"
             ))
@@ -38,12 +38,6 @@ pub fn read(port: &mut Port) -> io::Result<String> {
     port.select(item);
     port.read(&mut text);
     String::from_utf8(text).map_err(io::Error::other)
-}
-
-/// Reads the file without its padding.
-fn read_file() -> io::Result<String> {
-    let text = fs::read_to_string(FILE)?;
-    Ok(text.trim_end_matches('\0').to_owned())
 }
 
 /// Returns the item and the length of the job file.

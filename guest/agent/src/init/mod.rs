@@ -117,8 +117,7 @@ fn run_both_scripts(port: &mut Port, job: Option<String>) -> Result<(), Message>
     mount_all()?;
     let setup = fs::read_to_string(SETUP);
     let setup = setup.map_err(|error| format!("{SETUP}: {error}"))?;
-    let mut lengths = Vec::new();
-    run_script(SETUP, &setup, &mut lengths, port)?;
+    let lengths = run_script(SETUP, &setup, port)?;
     let job = match job {
         Some(job) => job,
         None => {
@@ -131,32 +130,26 @@ fn run_both_scripts(port: &mut Port, job: Option<String>) -> Result<(), Message>
         let announced = lengths::announce(*address);
         announced.map_err(|error| format!("announcement of an address: {error}"))?;
     }
-    run_script("job", &job, &mut lengths, port)
+    run_script("job", &job, port).map(drop)
 }
 
-/// Runs a script. Adds to `lengths` the addresses to announce before the job.
-fn run_script(
-    name: &str,
-    script: &str,
-    lengths: &mut Vec<u64>,
-    port: &mut Port,
-) -> Result<(), Message> {
+/// Runs a script, which zeros may follow. Returns the addresses to announce before the job.
+fn run_script(name: &str, script: &str, port: &mut Port) -> Result<Vec<u64>, Message> {
     let mut programs = Programs::default();
-    for (line, number) in script.lines().zip(1..) {
+    let lines = script.lines().take_while(|line| !line.starts_with('\0'));
+    for (line, number) in lines.zip(1..) {
         let at_line = |message| format!("{name}, line {number}: {message}");
         let step = script::parse(line).map_err(at_line)?;
-        if let Step::Lengths(calls) = &step {
-            lengths.extend(lengths::addresses(calls));
-            continue;
-        }
         execute(step, &mut programs, port).map_err(at_line)?;
     }
-    Ok(())
+    Ok(programs.lengths)
 }
 
-/// State of a script for the programs that it launches.
+/// State of a script, most of it for the programs that it launches.
 #[derive(Default)]
 struct Programs<'a> {
+    /// Addresses to announce.
+    lengths: Vec<u64>,
     background: Background,
     /// Environment variables of custom VMMs.
     variables: Vec<(String, OsString)>,
@@ -175,8 +168,10 @@ fn execute<'a>(
         Step::Module { path, options } => {
             insert_module(path, options).map_err(|error| format!("module {path}: {error}"))
         }
-        // Done by the caller.
-        Step::Lengths(_) => Ok(()),
+        Step::Lengths(calls) => {
+            programs.lengths.extend(lengths::addresses(&calls));
+            Ok(())
+        }
         Step::ControlGroup => {
             enter_control_group().map_err(|error| format!("control group: {error}"))
         }

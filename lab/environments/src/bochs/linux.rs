@@ -25,9 +25,8 @@ use trapline_sim::root::{archive, ClockSource};
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 
-/// File with the agent's job. It is padded to more than the size of any job.
+/// File with the agent's job.
 const JOB: &str = "/trapline/job";
-const JOB_BYTES: usize = 64 << 10;
 
 /// Returns facts known before a machine is started.
 pub fn facts() -> Facts {
@@ -103,9 +102,7 @@ impl LinuxMachine {
         let mut fill = |archive: &mut Archive, preparation: &mut Script| {
             contents.prepare(preparation);
             contents.add_to(archive)?;
-            let mut job = script.text().as_bytes().to_vec();
-            job.resize(job.len().max(JOB_BYTES), 0);
-            archive.file(JOB, job);
+            archive.file(JOB, script.padded());
             Ok(())
         };
         let initramfs =
