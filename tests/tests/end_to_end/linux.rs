@@ -1,8 +1,7 @@
 //! Linux guests in QEMU and trapline-vmm on this host and on the simulated machine, and user-mode Linux;
 //! unavailable ones have a reason.
 
-use crate::shared::{linux_guest, LINUX_GUEST};
-use rusqlite::Connection;
+use crate::shared::{assert_reproducible, linux_guest, LINUX_GUEST};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -18,16 +17,6 @@ fn reason<'a>(json: &'a Value, environment: &str, operation: &str) -> &'a str {
     cell["skip"].as_str().unwrap_or_else(|| panic!("{cell}"))
 }
 
-/// Returns the console hash of each boot of an environment.
-fn streams(place: &Place, environment: &str) -> Vec<String> {
-    let store = Connection::open(place.store()).expect("store exists");
-    let of_one = "SELECT facts ->> 'stream-sha256' FROM boots WHERE environment = ?";
-    let mut query = store.prepare(of_one).expect("table of boots");
-    let rows = query.query_map([environment], |row| row.get(0));
-    let streams: Result<_, _> = rows.expect("query succeeds").collect();
-    streams.expect("fact of each boot")
-}
-
 #[test]
 #[ignore = "slow: boots a Linux guest twice"]
 fn distribution_kernel_on_sim_kvm_is_reproducible() {
@@ -40,19 +29,9 @@ fn distribution_kernel_on_sim_kvm_is_reproducible() {
     assert_reproducible(&run.place, LINUX_GUEST);
 }
 
-/// Checks that both boots of an environment wrote the same bytes.
-#[track_caller]
-fn assert_reproducible(place: &Place, environment: &str) {
-    let streams = streams(place, environment);
-    assert!(
-        streams.len() == 2 && streams[0] == streams[1],
-        "{streams:?}"
-    );
-}
-
 #[test]
 #[ignore = "slow: make test-all"]
-fn starts_of_a_distribution_kernel_are_reproducible_in_both_vmms() {
+fn starts_of_two_cpus_are_reproducible_in_both_vmms() {
     if !has_qemu(FEATURE) {
         return;
     }
@@ -61,8 +40,15 @@ fn starts_of_a_distribution_kernel_are_reproducible_in_both_vmms() {
     if !both.iter().all(|id| has(id, FEATURE)) {
         return;
     }
-    let json = place.measure(&["--env", &both.join(","), "--workload", "basic/getpid,boot"]);
+    let words = format!(
+        "--env {} --workload basic/getpid,boot --cpus 2",
+        both.join(",")
+    );
+    let json = place.measure(&words.split(' ').collect::<Vec<_>>());
     for environment in both {
+        let facts = facts(&json, environment);
+        assert_eq!(facts["guest-cpus"], "2");
+        assert_eq!(facts["guest-without"], "kvm-pv-eoi");
         let getpid = estimate(&json, environment, "getpid");
         assert!(
             (200.0..2_000.0).contains(&getpid),
@@ -77,28 +63,6 @@ fn starts_of_a_distribution_kernel_are_reproducible_in_both_vmms() {
     let entered = estimate(&json, both[0], "first-instruction");
     assert!(entered < estimate(&json, both[0], "main") / 2.0);
     assert!(reason(&json, both[1], "first-instruction").contains("QEMU does not report"));
-}
-
-#[test]
-#[ignore = "slow: make test-all"]
-fn two_cpus_on_sim_kvm_are_reproducible() {
-    if !has_qemu(FEATURE) {
-        return;
-    }
-    let place = Place::reproducing();
-    let both = ["sim/kvm/linux", "sim/qemu-kvm/linux"];
-    if !both.iter().all(|id| has(id, FEATURE)) {
-        return;
-    }
-    let words = format!("--env {} --workload basic/getpid --cpus 2", both.join(","));
-    let json = place.measure(&words.split(' ').collect::<Vec<_>>());
-    for environment in both {
-        assert!(estimate(&json, environment, "getpid") > 200.0);
-        let facts = facts(&json, environment);
-        assert_eq!(facts["guest-cpus"], "2");
-        assert_eq!(facts["guest-without"], "kvm-pv-eoi");
-        assert_reproducible(&place, environment);
-    }
 }
 
 /// More CPUs than one digit counts, and memory on both sides of the devices below 4 GiB.

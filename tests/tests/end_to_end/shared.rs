@@ -1,5 +1,6 @@
 //! Stored runs that several tests read: the first test that needs one measures it.
 
+use rusqlite::Connection;
 use serde_json::Value;
 use std::sync::OnceLock;
 use trapline_tests::run::{CommandOutput, Place};
@@ -61,4 +62,24 @@ pub fn linux_guest() -> &'static StoredRun {
                           net/vsock-ping,net/vsock-send,net/vsock-receive";
         StoredRun::new(&["--env", LINUX_GUEST, "--workload", operations])
     })
+}
+
+/// Returns the console hash of each boot of an environment.
+fn streams(place: &Place, environment: &str) -> Vec<String> {
+    let store = Connection::open(place.store()).expect("store exists");
+    let of_one = "SELECT facts ->> 'stream-sha256' FROM boots WHERE environment = ?";
+    let mut query = store.prepare(of_one).expect("table of boots");
+    let rows = query.query_map([environment], |row| row.get(0));
+    let streams: Result<_, _> = rows.expect("query succeeds").collect();
+    streams.expect("fact of each boot")
+}
+
+/// Checks that both boots of an environment wrote the same bytes.
+#[track_caller]
+pub fn assert_reproducible(place: &Place, environment: &str) {
+    let streams = streams(place, environment);
+    assert!(
+        streams.len() == 2 && streams[0] == streams[1],
+        "{streams:?}"
+    );
 }
