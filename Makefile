@@ -67,7 +67,7 @@ test: setup-tests build ## Run all tests but the slow ones; prints what was skip
 	@echo; echo "Slow tests, left out here (make test-all runs them, too):"
 	@$(TEST) --quiet $(SLOW_TESTS) -- --list --ignored | sed -n 's/\(.*\): test$$/  \1/p'
 
-test-all: test test-slow ## Run all tests (three quarters of an hour, with building)
+test-all: test test-slow ## Run all tests (an hour, with building)
 
 test-slow: setup-tests build ## Run the slow tests that `make test` leaves out
 	@rm -f $(SKIPS)
@@ -87,7 +87,10 @@ baseline: build ## Measure the exact figures of this release that `make test` co
 	@git diff --stat -- baselines
 
 compilers: ## Build everything with each toolchain of rustup, in one codegen unit (a quarter of an hour each)
-	@for toolchain in $$(rustup toolchain list | cut -d' ' -f1); do \
+	@toolchains=$$(rustup toolchain list | cut -d' ' -f1); \
+	oldest=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml); \
+	grep -q "^$$oldest" <<< "$$toolchains" || { echo "rustup toolchain install $$oldest"; exit 1; }; \
+	for toolchain in $$toolchains; do \
 	    echo "$$toolchain:"; \
 	    CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 RUSTUP_TOOLCHAIN=$$toolchain \
 	        cargo test --quiet --release --workspace --all-targets --no-run --target-dir target/compilers/$$toolchain; \

@@ -48,7 +48,10 @@ pub fn planned(id: EnvironmentId, operations: impl Into<OpSet>) -> PlannedBoot {
 
 /// Returns the environment `id` if it is ready; else reports the test as skipped.
 pub fn ready(id: EnvironmentId, settings: &Settings) -> Option<Box<dyn Environment>> {
-    let environment = all(settings).into_iter().find(|found| found.id() == id)?;
+    let mut known = all(settings).into_iter();
+    let environment = known
+        .find(|found| found.id() == id)
+        .expect("a known environment");
     let guest = planned(id, Op::Getpid).guest;
     match environment.check(&guest) {
         Ok(()) => Some(environment),

@@ -202,21 +202,18 @@ fn each_ignored_test_is_run_by_a_command() {
     let (slow, fuzz) = (value("SLOW_TESTS"), value("FUZZ_TESTS"));
     let mut seen = 0;
     for c in crates() {
-        let tests = root.join(&c.directory).join("tests");
-        for file in files(&tests) {
+        let directory = root.join(&c.directory);
+        for file in ["src", "tests"]
+            .iter()
+            .flat_map(|it| files(&directory.join(it)))
+        {
             let text = std::fs::read_to_string(&file).expect("file is readable");
-            let ignored = |line: &&str| line.trim().starts_with("#[ignore = ");
+            let ignored = |line: &&str| line.trim().starts_with(concat!("#[ign", "ore"));
             // Those that another test starts in a process of its own.
-            let is_part = |line: &&str| line.contains("part of other tests");
-            // A crate can have all its files in one program.
-            let all = tests.join("all.rs");
-            let path = if all.exists() { &all } else { &file };
-            let path = path.strip_prefix(&tests).expect("file of the directory");
-            let program = path
-                .iter()
-                .next()
-                .map(|name| Path::new(name).with_extension(""));
-            let program = program.expect("name").display().to_string();
+            let is_part = |line: &&str| {
+                line.contains("part of other tests") || line.contains("needs a namespace: ")
+            };
+            let program = program_of(&directory, &file);
             for line in text.lines().filter(ignored).filter(|line| !is_part(line)) {
                 let command = if line.contains("make fuzz") || line.contains("make bench") {
                     fuzz.contains(&format!("{}:{program}", c.name))
@@ -229,6 +226,23 @@ fn each_ignored_test_is_run_by_a_command() {
         }
     }
     assert!(seen > 50, "{seen} ignored tests were found");
+}
+
+/// Returns the name of the test program of a file of a crate: that of its library for tests beside sources.
+fn program_of(directory: &Path, file: &Path) -> String {
+    let tests = directory.join("tests");
+    // A crate can have all its files in one program.
+    let all = tests.join("all.rs");
+    let file = if all.exists() && file.starts_with(&tests) {
+        &all
+    } else {
+        file
+    };
+    let Ok(path) = file.strip_prefix(&tests) else {
+        return "the library".to_owned();
+    };
+    let first = path.iter().next().expect("a name");
+    Path::new(first).with_extension("").display().to_string()
 }
 
 /// A crate that is missing there is optimized for tests, which takes longer than all of them.

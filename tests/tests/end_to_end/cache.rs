@@ -166,7 +166,6 @@ fn invalid_sizes_are_rejected_with_an_example() {
     assert_rejected(&cached.run(&["cache"]), 2, &["a command is missing"]);
 }
 
-/// The fast test of this is in `boot_snapshots`.
 #[test]
 #[ignore = "slow: make test-all"]
 fn full_or_read_only_cache_is_recorded_as_a_fact() {

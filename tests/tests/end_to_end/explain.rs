@@ -1,9 +1,10 @@
 //! `trapline explain`: profiles add up to the measured figure and are reproducible.
 
+use crate::shared::default_run;
 use serde_json::Value;
 use std::sync::OnceLock;
 use trapline_tests::has_qemu;
-use trapline_tests::measurements::{cells, component_insn, functions, total_insn};
+use trapline_tests::measurements::{cells, component_insn, estimate, functions, total_insn};
 use trapline_tests::run::{CommandOutput, Place};
 
 mod flame_graph;
@@ -80,7 +81,8 @@ fn all_instructions_of_the_bare_machine_belong_to_the_image() {
         return;
     };
     assert_adds_up(&json);
-    assert_eq!(number(&json["total"]), place.figure("sim", operation));
+    let measured = estimate(&default_run().json, "sim", operation);
+    assert_eq!(number(&json["total"]), measured);
 }
 
 #[test]
@@ -91,7 +93,7 @@ fn profile_of_an_exit_is_complete() {
     assert_adds_up(json);
     assert_eq!(json["exits"], json["operations"], "one exit each");
     let [environment, operation] = SHARED;
-    let measured = Place::new().figure(environment, operation);
+    let measured = estimate(&default_run().json, environment, operation);
     assert_eq!(number(&json["total"]), measured);
     for component in ["guest", "kvm_amd", "kvm", "kernel", "trapline-vmm"] {
         let insn = component_insn(json, component);
@@ -108,11 +110,11 @@ fn workload_is_explained_by_operation() {
         return;
     };
     let profiles = json["ledgers"].as_array().expect("list");
-    let measured = place.measure(&["-q", "--env", "sim", "--workload", "exits"]);
     let mut explained = 0;
-    for cell in cells(&measured)
+    let is_exit = |cell: &&Value| cell["environment"] == "sim" && cell["workload"] == "exits";
+    for cell in cells(&default_run().json)
         .iter()
-        .filter(|cell| cell["estimate"].is_number())
+        .filter(|cell| is_exit(cell) && cell["estimate"].is_number())
     {
         let path = format!("exits/{}", cell["operation"].as_str().expect("name"));
         let found = profiles

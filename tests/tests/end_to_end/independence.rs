@@ -8,7 +8,7 @@ use trapline_abi::{Op, OpSet};
 use trapline_model::{expand, EnvironmentId, PlannedBoot, Request};
 use trapline_tests::boots::request;
 use trapline_tests::measurements::{cell, cells};
-use trapline_tests::run::Place;
+use trapline_tests::run::{has, Place};
 
 /// Keys of a cell about the batches of its operation.
 const FIGURES: [&str; 4] = ["estimate", "min", "max", "reason"];
@@ -52,7 +52,7 @@ fn groups(environment: EnvironmentId, run: &Value) -> Vec<Vec<String>> {
 fn each_figure_is_the_same_alone_and_among_others(environment: EnvironmentId) {
     let name = environment.name();
     let place = Place::new();
-    if !place.has(name, "each figure alone") {
+    if !has(name, "each figure alone") {
         return;
     }
     let all = place.measure(&["--env", name]);

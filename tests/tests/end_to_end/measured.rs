@@ -57,34 +57,6 @@ fn every_cell_has_a_figure_or_a_reason() {
     }
 }
 
-/// In QEMU these operations once cost 42 to 116 instructions more after others:
-/// docs/internals/neighbour-independence.md.
-#[test]
-fn exact_figures_are_independent_of_other_operations() {
-    if !has_qemu("exact figures alone and among others") {
-        return;
-    }
-    let environments = ["sim/kvm", "sim/qemu-kvm"];
-    let alone = Place::new().measure(&[
-        "--env",
-        &environments.join(","),
-        "--workload",
-        "exits/port-out,exits/cpuid",
-    ]);
-    for environment in environments {
-        for path in ["exits/port-out", "exits/cpuid"] {
-            let among_others = cell(&default_run().json, environment, path);
-            let alone = cell(&alone, environment, path);
-            for key in ["estimate", "min", "max"] {
-                assert_eq!(
-                    alone[key], among_others[key],
-                    "{key} of {environment} {path}"
-                );
-            }
-        }
-    }
-}
-
 #[test]
 fn exact_figures_are_verified_by_a_second_boot() {
     let run = default_run();
@@ -155,7 +127,9 @@ fn another_run_gives_the_same_figures() {
         return;
     }
     let first = default_run();
-    let second = first.place.measure(&["--env", "sim,sim/kvm"]);
+    // Each boot of the first run is verified by its second.
+    let words = ["--env", "sim,sim/kvm", "--exact-boots", "1"];
+    let second = first.place.measure(&words);
     let exact: Vec<_> = cells(&second)
         .iter()
         .filter(|cell| cell["estimate"].is_number())

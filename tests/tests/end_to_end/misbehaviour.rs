@@ -44,7 +44,8 @@ fn environment(id: EnvironmentId) -> Option<Box<dyn Environment>> {
         ..settings()
     };
     let mut known = all(&settings).into_iter();
-    let environment = known.find(|environment| environment.id() == id)?;
+    let environment = known.find(|environment| environment.id() == id);
+    let environment = environment.expect("a known environment");
     let guest = faulty(id, Fault::Hang).guest;
     match environment.check(&guest) {
         Ok(()) => Some(environment),

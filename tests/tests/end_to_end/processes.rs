@@ -187,7 +187,7 @@ fn processes_of_a_guest_make_its_context_switches_cheaper() {
         let json = place.measure(&[&words[..], settings].concat());
         fastest(&json, "sim/process", "context-switch")
     };
-    let guest = switch(&[]);
+    let guest = fastest(&default_run().json, "sim/process", "context-switch");
     let vmm = switch(&["--switch", "vmm"]);
     let single = switch(&["--spaces", "1"]);
     assert!(

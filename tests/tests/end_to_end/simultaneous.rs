@@ -46,11 +46,11 @@ fn two_guests_of_trapline_vmm_are_measured_at_the_same_time() {
 #[test]
 fn guests_of_a_simulated_machine_start_at_the_same_time() {
     let place = Place::new();
-    if !place.has("sim/kvm", "starts at the same time") {
+    if !has("sim/kvm", "starts at the same time") {
         return;
     }
     let environments = ["sim/kvm", "sim/qemu-kvm"].into_iter();
-    let environments: Vec<_> = environments.filter(|it| place.has(it, "starts")).collect();
+    let environments: Vec<_> = environments.filter(|it| has(it, "starts")).collect();
     let environments = environments.join(",");
     let words = ["--env", &environments, "--exact-boots", "1", "--workload"];
     let words = [&words[..], &["boot/main,exits/cpuid"]].concat();
