@@ -2,7 +2,7 @@
 //!
 //! Arguments: the pages; without any, all. A recording stays if its command prints the same, if an environment that it
 //! names is missing here, or if its figures depend on the host and only they differ; `--wall` replaces these, too.
-//! Commands of blocks that are marked `kept` run with `--kept` only.
+//! Commands of blocks that are marked `kept` run with `--kept` only. `--render` runs no command.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -22,14 +22,15 @@ fn main() -> ExitCode {
     let (options, pages): (Vec<_>, Vec<_>) = std::env::args()
         .skip(1)
         .partition(|word| word.starts_with("--"));
-    let known = ["--wall", "--kept"];
+    let known = ["--wall", "--kept", "--render"];
     if let Some(unknown) = options.iter().find(|it| !known.contains(&it.as_str())) {
         eprintln!("docs: unknown option {unknown}\nhelp: {}", known.join(", "));
         return ExitCode::FAILURE;
     }
     let is_given = |name: &str| options.iter().any(|option| option == name);
-    let made = match versions() {
-        Ok(made) => made,
+    let is_recorded = !is_given("--render");
+    let made = match is_recorded.then(versions).transpose() {
+        Ok(made) => made.unwrap_or_default(),
         Err(reason) => {
             eprintln!("docs: {reason}");
             return ExitCode::FAILURE;
@@ -47,7 +48,10 @@ fn main() -> ExitCode {
         problems: Vec::new(),
     };
     for page in pages {
-        recorder.record(&page);
+        if is_recorded {
+            recorder.record(&page);
+        }
+        recorder.render(&page);
     }
     for problem in &recorder.problems {
         eprintln!("docs: {problem}");
@@ -105,7 +109,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Runs the commands of a page in order, writes their recordings, and renders the page.
+    /// Runs the commands of a page in order, and writes their recordings.
     fn record(&mut self, page: &Path) {
         let old = recordings::read(page);
         let shell = Shell::new();
@@ -129,7 +133,11 @@ impl Recorder {
             new.extend(recording);
         }
         recordings::write(page, &new);
-        match recordings::render(page, &new) {
+    }
+
+    /// Writes the recorded output into a page.
+    fn render(&mut self, page: &Path) {
+        match recordings::render(page, &recordings::read(page)) {
             Ok(text) => fs::write(page, text).expect("writable page"),
             Err(wrong) => self
                 .problems
