@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 use trapline_abi::{Op, OpSet};
+use trapline_environments::sim::STREAM_HASH;
 use trapline_environments::EnvError;
 use trapline_model::{
-    EnvironmentId, Observation, Operation, OperationResult, Outcome, PlannedBoot,
+    EnvironmentId, Observation, Operation, OperationResult, Outcome, PlannedBoot, Sched, Scheduler,
+    Scheduling,
 };
 use trapline_tests::boots::{failure, observe, planned, ready, settings};
 use trapline_tests::parts;
@@ -50,6 +52,42 @@ fn bare_machine_is_reproducible() {
     assert_eq!(first.operations.len(), 3);
     let again = boot(EnvironmentId::SIM_VMX, wanted).unwrap();
     assert_eq!(ticks(&first), ticks(&again));
+}
+
+/// A Xen domain has no device, but hypercalls and event channels of Xen. Scheduler and domain share of Xen are settings of
+/// this machine, too.
+#[test]
+#[ignore = "slow: make test-all"]
+fn image_in_xen_is_measured_with_scheduler_and_share() {
+    let id = EnvironmentId::SIM_VMX_XEN_PVH;
+    let of_xen = Op::XenHypercall | Op::EventChannel | Op::BootExit;
+    let exits = Op::PortOut | Op::Cpuid | Op::Hypercall;
+    let mut plan = planned(id, of_xen | exits);
+    plan.guest.scheduling = Scheduling {
+        sched: Sched::Xen(Scheduler::Credit),
+        cap: Some(50),
+        weight: Some(512),
+        ..Scheduling::DEFAULT
+    };
+    let Some(observation) = boot_planned(&plan) else {
+        return;
+    };
+    for operation in &observation.operations {
+        match &operation.outcome {
+            Outcome::Measured { .. } => assert_ne!(operation.op, Op::PortOut),
+            Outcome::Skipped(why) if operation.op == Op::PortOut => {
+                assert!(why.contains("no serial port"), "{why}");
+            }
+            other => panic!("{:?}: {other:?}", operation.op),
+        }
+    }
+    assert_eq!(observation.operations.len(), 6);
+    for fact in ["bochs", "machine", "xen", "xen-sha256", STREAM_HASH] {
+        assert!(observation.facts.contains_key(fact), "{fact}");
+    }
+    let command_line = &observation.facts["xen-command-line"];
+    assert!(command_line.contains("mwait-idle=0"), "{command_line}");
+    assert!(command_line.ends_with(" sched=credit"), "{command_line}");
 }
 
 /// Devices of a domain by trapline-vmm are served in the first domain of this machine, too.

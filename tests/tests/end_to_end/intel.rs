@@ -5,9 +5,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
-use trapline_tests::measurements::{
-    assert_measured, cell, cells, component_insn, estimate, facts, total_insn,
-};
+use trapline_tests::measurements::{cells, component_insn, estimate, total_insn};
 use trapline_tests::processes::{children, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{has, unavailable_reason, CommandOutput, Place};
 use trapline_tests::{skip, write_program};
@@ -70,44 +68,18 @@ fn image_in_kvm_is_reproducible_and_explained() {
     assert!(text.contains("\"vmx_vcpu_run\""), "{text}");
 }
 
-/// A Xen domain has no device, but hypercalls and event channels of Xen. Scheduler and domain share of Xen are settings of
-/// this machine, too. The path of an exit contains the image and Xen only.
+/// The path contains the image and Xen only.
 #[test]
 #[ignore = "slow: make test-all"]
-fn image_in_xen_is_measured_with_scheduler_and_share_and_explained() {
+fn profile_of_an_exit_to_xen_is_complete() {
     let place = Place::new();
     let environment = "sim-vmx/xen-pvh";
-    if !has(environment, "Xen on Intel's machine") {
+    if !has(environment, "explaining an exit to Xen on Intel's machine") {
         return;
     }
-    let workload = "exits/port-out,exits/cpuid,exits/hypercall,exits/xen-hypercall,exits/event-channel,boot/exit";
-    let words = ["--sched", "credit", "--cap", "50", "--weight", "512"];
-    let own = ["-q", "--env", environment, "--workload", workload];
-    let run = place.measure(&[&own[..], &words].concat());
-    let skipped = cell(&run, environment, "port-out")["skip"].as_str();
-    assert!(
-        skipped.is_some_and(|why| why.contains("no serial port")),
-        "{run:#}"
-    );
-    let measured = [
-        "cpuid",
-        "hypercall",
-        "xen-hypercall",
-        "event-channel",
-        "exit",
-    ];
-    assert_measured(&run, environment, &measured);
-    let facts = facts(&run, environment);
-    for fact in ["bochs", "machine", "xen", "xen-sha256"] {
-        assert!(facts[fact].is_string(), "{fact}: {facts:#}");
-    }
-    let command_line = facts["xen-command-line"].as_str().expect("a fact");
-    assert!(command_line.contains("mwait-idle=0"), "{command_line}");
-    assert!(command_line.ends_with(" sched=credit"), "{command_line}");
-
-    let configuration = format!("{environment}:sched=credit,cap=50,weight=512");
-    let (text, json) = profile(&place, &configuration, "exits/cpuid");
-    assert_explains(&json, estimate(&run, environment, "cpuid"));
+    let operation = "exits/cpuid";
+    let (text, json) = profile(&place, environment, operation);
+    assert_explains(&json, place.figure(environment, operation));
     assert_eq!(json["exits"], json["operations"], "one exit each");
     for component in ["guest", "xen"] {
         let insn = component_insn(&json, component);
