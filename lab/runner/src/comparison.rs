@@ -39,13 +39,14 @@ impl MeasuredComparison<'_> {
         let plan = expand(&self.request);
         let number = run::begin(store, &self.request, &plan, None, context)?;
         let mut sequential = SequentialTest::new(&self.settings);
-        let mut factor = 1.0;
+        let mut factor = None;
         let mut looks = self.looks.iter().peekable();
         while let Some(blocks) = looks.next() {
             self.request.boots = Some(*blocks);
             let mut plan = expand(&self.request);
             // What is stored already is not measured again.
-            plan.boots.iter_mut().for_each(|boot| scale(boot, factor));
+            let scaled = |boot| scale(boot, factor.unwrap_or(1.0));
+            plan.boots.iter_mut().for_each(scaled);
             let run = run::continue_run(store, number, plan, context, options)?;
             let is_last =
                 looks.peek().is_none() || options.is_expired() || context.interrupt.is_requested();
@@ -66,7 +67,8 @@ impl MeasuredComparison<'_> {
             if is_last || sequential.is_settled() {
                 return Ok((run, verdicts));
             }
-            factor = batches_factor(&verdicts).unwrap_or(factor);
+            // Once: the components are of boots with as many batches.
+            factor = factor.or_else(|| batches_factor(&verdicts));
         }
         unreachable!("a comparison has at least one look")
     }

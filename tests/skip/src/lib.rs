@@ -37,8 +37,12 @@ const ACCEPTED: &[(&str, Check)] = &[
     ("Xen has no symbols", || !has_debug_archive()),
     ("its symbols cannot be had", || !has_debug_archive()),
     ("`make baseline` makes it", || !baselines().is_dir()),
-    ("another l1-kernel", || !are_recorded(&kernel_version())),
-    ("another qemu", || !are_recorded(&qemu_version())),
+    ("another l1-kernel", || {
+        !are_recorded(&format!("_{}\"", kernel_version()))
+    }),
+    ("another qemu", || {
+        !are_recorded(&format!("\"{}\"", qemu_version()))
+    }),
     ("another qemu-sha256", || !are_recorded(&qemu_hash())),
     ("another toolchain", || !are_recorded(&rust_version())),
     ("one CPU", has_one_cpu),

@@ -92,7 +92,7 @@ fn settle(
         if is_last || looks.is_settled() {
             return (verdict, time);
         }
-        if is_advised {
+        if is_advised && blocks == LOOKS[0] {
             let sides = [&input.a, &input.b].map(|side| advised(side));
             let advice = sides.into_iter().flatten().reduce(f64::max);
             batches = advice.unwrap_or(batches as f64).clamp(BATCHES.0, BATCHES.1) as usize;
