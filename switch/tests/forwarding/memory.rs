@@ -86,26 +86,19 @@ fn huge_file(size: u64) -> io::Result<File> {
 
 #[test]
 fn truncated_huge_pages_stop_their_port_alone() {
-    const FEATURE: &str = "a port with memory of huge pages";
+    fn missing(error: impl std::fmt::Display) {
+        let why = format!("no pages of 2 MiB can be reserved: {error}");
+        skip("a port with memory of huge pages", &why);
+    }
     let switch = Switch::start(&["a", "b", "c"], &[]);
     let pages = match HugePages::reserve(4) {
         Ok(pages) => pages,
-        Err(error) => {
-            return skip(
-                FEATURE,
-                &format!("no pages of 2 MiB can be reserved: {error}"),
-            )
-        }
+        Err(error) => return missing(error),
     };
     let socket = UnixStream::connect(switch.path("c")).unwrap();
     let hostile = match Peer::in_file(socket, SPLIT, huge_file) {
         Ok(hostile) => hostile,
-        Err(error) => {
-            return skip(
-                FEATURE,
-                &format!("no pages of 2 MiB can be reserved: {error}"),
-            )
-        }
+        Err(error) => return missing(error),
     };
     wait_until(|| switch.started("c") == 1);
     truncate(&switch, hostile);

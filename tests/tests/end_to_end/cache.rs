@@ -1,6 +1,7 @@
 //! The cache: missing, unreadable, full, pruned during a run, or left by a killed run. Incomplete entries
 //! are not used, foreign files are not removed.
 
+use crate::shared::assert_reproducible;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -185,6 +186,7 @@ fn full_or_read_only_cache_is_recorded_as_a_fact() {
         "{start}"
     );
     assert!(start.contains("cache/trapline/snapshots: "), "{start}");
+    assert_reproducible(&cached.place, MACHINE);
 }
 
 #[test]

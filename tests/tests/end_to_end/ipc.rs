@@ -95,18 +95,19 @@ fn a_guest_whose_idle_cpus_poll_is_slower_on_one_cpu() {
     if !has(environment, feature) {
         return;
     }
-    let run = |wake: &str| {
+    let run = |place: &Place, wake: &str| {
         let words = ["--workload", "ipc/wake", "--cpus", "2", "--wake", wake];
         place.measure(&[&["--env", environment][..], &words].concat())
     };
-    let halting = run("halt");
-    let polling = run("idle-poll");
+    let halting = run(&place, "halt");
+    let polling = run(&Place::reproducing(), "idle-poll");
     let of = |json| fastest(json, environment, "wake");
     assert!(of(&polling) > 10.0 * of(&halting), "{polling:#}");
+    assert_eq!(cell(&polling, environment, "wake")["boots"], 2, "identical");
     let options = |json| facts(json, environment)["guest-command-line"].clone();
     assert!(options(&polling).as_str().unwrap().ends_with(" idle=poll"));
     // Kernels without the governor are a reason of a skip.
-    let governed = run("haltpoll");
+    let governed = run(&place, "haltpoll");
     let measured = cell(&governed, environment, "wake");
     match measured["skip"].as_str() {
         Some(reason) => assert!(reason.contains("CONFIG_CPU_IDLE_GOV_HALTPOLL"), "{reason}"),

@@ -28,23 +28,22 @@ pub fn print(trials: Trials) {
     println!(
         "between within   false: usual advised     found: usual advised   time: usual advised"
     );
+    let test = TableTest::new(&Settings {
+        margin: 0.0,
+        most_blocks: LOOKS[LOOKS.len() - 1],
+        ..Settings::default()
+    });
     for ((between, within), stream) in NOISE.into_iter().zip(0..) {
         let mut rng = rng(11, stream);
-        let mut results = |is_advised, margin, effect: f64| -> Vec<(Verdict, f64)> {
-            let settings = Settings {
-                margin,
-                most_blocks: LOOKS[LOOKS.len() - 1],
-                ..Settings::default()
-            };
-            let test = TableTest::new(&settings);
+        let mut results = |is_advised, effect: f64| -> Vec<(Verdict, f64)> {
             let host = (between, within);
             let one = |_| settle(host, &test, is_advised, effect.ln_1p(), &mut rng);
             (0..trials).map(one).collect()
         };
         let mut line = format!("{:>6}% {:>5}%", 100.0 * between, 100.0 * within);
         let ways = [false, true];
-        let wrong = ways.map(|advised| share(&results(advised, 0.0, 0.0)));
-        let found = ways.map(|advised| results(advised, 0.0, 0.015));
+        let wrong = ways.map(|advised| share(&results(advised, 0.0)));
+        let found = ways.map(|advised| results(advised, 0.015));
         let settled = found.each_ref().map(|found| share(found));
         for [usual, advised] in [wrong, settled] {
             line += &format!("{usual:>17}{advised:>8}");
