@@ -267,7 +267,11 @@ operations! {
     BootExit = 52, Boot, "exit", Lateness, Launch,
         "from exec of the VMM until it is reaped, with an idle guest";
     OwnTimer = 56, Irq, "own-timer", Lateness, Timer,
-        "time from an expiry of the guest's own periodic timer until the handler is entered";
+        "time from an expiry of the guest's own timer, which it sets for each, until the handler is entered";
+    CountTimer = 129, Irq, "count-timer", Lateness, Timer,
+        "the same, if the timer counts down; irq/own-timer uses a TSC deadline where the CPU offers it";
+    PeriodicTimer = 130, Irq, "periodic-timer", Lateness, Timer,
+        "the same, if the timer is periodic: the guest sets it once";
     HostTimer = 57, Irq, "host-timer", Lateness, HostTimer,
         "time from an expiry of a periodic timer of the VMM until the guest's handler is entered";
     Attach0 = 64, Populate, "attach-0", Batch, Hotplug,
@@ -400,6 +404,10 @@ operations! {
         "a = b + 3c of stream/triad, each CPU in its part of the arrays";
     SmpShootdown = 13, Smp, "shootdown", Batch, SecondCpu,
         "a page that all CPUs read mapped to another frame, until none can use the old translation (TLB shootdown)";
+    SmpIpi = 131, Smp, "ipi", Batch, SecondCpu,
+        "one interrupt sent to another CPU, which halts, until its handler has run";
+    SmpStart = 132, Smp, "start", Batch, SecondCpu,
+        "a CPU that was reset started by a startup IPI, until it can take interrupts";
 }
 
 impl Op {

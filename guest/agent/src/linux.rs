@@ -204,10 +204,11 @@ impl System for Linux<'_> {
         Ok(self.clock.sleep(ticks))
     }
 
-    fn check_timer(&mut self, _: TimerSource, wait_mode: WaitMode) -> Result<(), Reason> {
-        match wait_mode {
-            WaitMode::Flood => Err("a Linux process has no serial port of its own"),
-            WaitMode::Halt | WaitMode::Poll => Ok(()),
+    fn check_timer(&mut self, source: TimerSource, wait_mode: WaitMode) -> Result<(), Reason> {
+        match (source, wait_mode) {
+            (_, WaitMode::Flood) => Err("a Linux process has no serial port of its own"),
+            (TimerSource::Count | TimerSource::Periodic, _) => Err(KERNEL_SETS_TIMERS),
+            (_, WaitMode::Halt | WaitMode::Poll) => Ok(()),
         }
     }
 
@@ -220,6 +221,7 @@ impl System for Linux<'_> {
         self.clock.calibrate(PRECISE_CALIBRATION);
         match window.source {
             TimerSource::Own => own::run(&self.clock, window, log),
+            TimerSource::Count | TimerSource::Periodic => Err(KERNEL_SETS_TIMERS),
             TimerSource::Host => host::run(&self.clock, window, log),
         }
     }
@@ -347,6 +349,9 @@ fn map_advised(bytes: usize, advice: libc::c_int) -> Option<Block> {
     unsafe { libc::madvise(block.start.as_ptr().cast(), bytes, advice) };
     Some(block)
 }
+
+const KERNEL_SETS_TIMERS: Reason =
+    "the kernel sets the timer of its CPU for each expiry: choose irq/own-timer";
 
 /// Disables timer slack, which by default delays wake-ups by up to 50 us.
 fn no_timer_slack() {

@@ -48,6 +48,7 @@ const INIT: u32 = 0b101 << 8 | ASSERT;
 const STARTUP: u32 = 0b110 << 8 | ASSERT;
 const ASSERT: u32 = 1 << 14;
 const DIVIDE_BY_1: u32 = 0b1011;
+const PERIODIC: u32 = 1 << 17;
 const BY_DEADLINE: u32 = 1 << 18;
 
 /// `IA32_TSC_DEADLINE` (Intel SDM volume 4, table 2-2).
@@ -160,6 +161,18 @@ impl Apic {
         self.write(TIMER, vector);
     }
 
+    /// Configures the timer for an interrupt with this vector at the end of each count, which starts again.
+    pub fn use_periodic_count(&self, vector: u32) {
+        self.write(DIVIDER, DIVIDE_BY_1);
+        self.write(TIMER, PERIODIC | vector);
+    }
+
+    /// Returns the count of the timer, which has started from that of [`Self::count`].
+    #[inline(always)]
+    pub fn remaining(&self) -> u32 {
+        self.read(CURRENT_COUNT)
+    }
+
     /// Configures the timer for an interrupt with this vector at the deadline of
     /// [`set_deadline`]. Requires [`has_deadline`].
     pub fn use_deadline(&self, vector: u32) {
@@ -222,7 +235,7 @@ pub fn send_wake(number: u32) {
     send(number, ASSERT | WAKE_VECTOR);
 }
 
-/// Has another CPU invalidate the translation of a page ([`crate::smp`]).
+/// Has another CPU invalidate the translation of a page, and count that ([`crate::smp`]).
 #[inline(always)]
 pub fn send_invalidate(number: u32) {
     send(number, ASSERT | INVALIDATE_VECTOR);
@@ -301,6 +314,11 @@ impl Timer {
     #[inline(always)]
     pub fn counts(&self, ticks: u64) -> u64 {
         (u128::from(ticks) * u128::from(self.counts_per_tick) >> 32) as u64 + 1
+    }
+
+    /// Converts counts of the timer to ticks, rounded down.
+    pub fn ticks(&self, counts: u32) -> u64 {
+        u64::from(counts) * self.rate.ticks / self.rate.counts
     }
 
     /// Sets the timer at least `ahead` ticks ahead and sleeps until it expires.

@@ -4,7 +4,7 @@ mod machine;
 
 use crate::cpu::exits;
 use crate::hypercall::HypercallInstruction;
-use crate::interrupts::{self, can_halt, Apic, Timer};
+use crate::interrupts::{self, can_halt, has_deadline, Apic, Timer};
 use crate::memory::Stores;
 use crate::populate::Window;
 use crate::threads::{self, Peer};
@@ -251,7 +251,7 @@ impl System for Kernel {
 
     fn check_timer(&mut self, source: TimerSource, wait_mode: WaitMode) -> Result<(), Reason> {
         match source {
-            TimerSource::Own => {
+            TimerSource::Own | TimerSource::Count | TimerSource::Periodic => {
                 if wait_mode == WaitMode::Halt {
                     can_halt(self.ports)?;
                 }
@@ -267,8 +267,13 @@ impl System for Kernel {
         log: &mut InterruptLog<'_>,
     ) -> Result<(), Reason> {
         let apic = self.apic()?;
+        let one_shot = |by_deadline| Ok(ticks::ApicTimer::open(apic, self.timer()?, by_deadline));
         match window.source {
-            TimerSource::Own => ticks::ApicTimer::open(apic, self.timer()?).run(window, log),
+            TimerSource::Own => one_shot(has_deadline())?.run(window, log),
+            TimerSource::Count => one_shot(false)?.run(window, log),
+            TimerSource::Periodic => {
+                ticks::PeriodicApicTimer::open(apic, self.timer()?).run(window, log)
+            }
             TimerSource::Host => ticks::run_host_timer(apic, window, log),
         }
         Ok(())

@@ -5,13 +5,14 @@
 //! acknowledges the interrupt. None of this runs unless a job selects workload `irq`.
 
 use crate::cpu::{in32, in8, out32, out8, pause, ring, Global};
-use crate::interrupts::{halt, has_deadline, set_deadline, Apic, Timer, TICK_VECTOR, TIMER_VECTOR};
+use crate::interrupts::{halt, set_deadline, Apic, Timer, TICK_VECTOR, TIMER_VECTOR};
 use trapline_abi::job::WaitMode;
 use trapline_abi::platform::{COM1, PAGE, TICKER, TICKER_PRESENT};
 use trapline_abi::ticker::{at, slot};
 use trapline_abi::{CpuState, Interrupt};
 use trapline_workloads::irq::{
-    run_one_shot_timer, Arrival, InterruptLog, OneShotTimer, TimerWindow,
+    run_one_shot_timer, run_periodic_timer, Arrival, Expiry, InterruptLog, OneShotTimer,
+    PeriodicTimer, TimerWindow,
 };
 use trapline_workloads::{ticks, Reason};
 
@@ -117,9 +118,8 @@ pub struct ApicTimer<'a> {
 }
 
 impl<'a> ApicTimer<'a> {
-    /// Configures the timer.
-    pub fn open(apic: &'a Apic, timer: &'a Timer) -> Self {
-        let by_deadline = has_deadline();
+    /// Configures the timer, whose deadlines [`has_deadline`] says it has.
+    pub fn open(apic: &'a Apic, timer: &'a Timer, by_deadline: bool) -> Self {
         if by_deadline {
             apic.use_deadline(TICK_VECTOR)
         } else {
@@ -167,6 +167,72 @@ impl OneShotTimer for ApicTimer<'_> {
         let (tick, resumed, _) = wait(self.before, wait_mode);
         self.apic.acknowledge();
         tick.arrival(resumed, wait_mode)
+    }
+}
+
+/// APIC timer as a periodic one.
+pub struct PeriodicApicTimer<'a> {
+    apic: &'a Apic,
+    timer: &'a Timer,
+    /// Counts of a period.
+    counts: u32,
+    /// Number of ticks before the next expiry.
+    before: u64,
+}
+
+impl<'a> PeriodicApicTimer<'a> {
+    /// Configures the timer.
+    pub fn open(apic: &'a Apic, timer: &'a Timer) -> Self {
+        apic.use_periodic_count(TICK_VECTOR);
+        Self {
+            apic,
+            timer,
+            counts: 0,
+            before: tick_count(),
+        }
+    }
+
+    /// Handles the expiries of one window.
+    pub fn run(mut self, window: &TimerWindow, log: &mut InterruptLog<'_>) {
+        run_periodic_timer(&mut self, window, log);
+    }
+}
+
+/// Restores the configuration for sleeping.
+impl Drop for PeriodicApicTimer<'_> {
+    fn drop(&mut self) {
+        self.apic.count(0);
+        self.apic.drain(TICK_VECTOR);
+        self.apic.use_count(TIMER_VECTOR);
+    }
+}
+
+impl PeriodicTimer for PeriodicApicTimer<'_> {
+    fn start(&mut self, period: u64) -> (u64, Expiry) {
+        self.counts = self.timer.counts(period).min(u32::MAX.into()) as u32;
+        let before = ticks();
+        self.apic.count(self.counts);
+        let due = ticks();
+        let uncertainty = due - before;
+        (self.timer.ticks(self.counts), Expiry { due, uncertainty })
+    }
+
+    #[inline(always)]
+    fn wait(&mut self, wait_mode: WaitMode) -> Arrival {
+        let (tick, resumed, count) = wait(self.before, wait_mode);
+        self.before = count;
+        self.apic.acknowledge();
+        tick.arrival(resumed, wait_mode)
+    }
+
+    fn last_expiry(&self) -> Expiry {
+        let before = ticks();
+        let remaining = self.apic.remaining();
+        let now = ticks();
+        Expiry {
+            due: now - self.timer.ticks(self.counts.saturating_sub(remaining)),
+            uncertainty: now - before,
+        }
     }
 }
 

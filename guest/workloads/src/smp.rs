@@ -1,8 +1,9 @@
 //! All CPUs at once: pairs of a producer and a consumer, on CPUs of their own or as two threads of each CPU, producers and
-//! consumers with one buffer, STREAM's triad, and TLB shootdowns.
+//! consumers with one buffer, STREAM's triad, TLB shootdowns, interrupts, and the start of a CPU.
 //!
 //! This CPU starts a batch of each other one and waits for all results. An odd CPU more has nothing to do, unless each has two threads.
 
+mod own;
 mod shootdown;
 
 use crate::batches::Batches;
@@ -42,6 +43,8 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
         measure_triad(bench, cpus);
     }
     shootdown::measure(bench);
+    own::measure_interrupts(bench);
+    own::measure_starts(bench);
 }
 
 /// CPU `2n` produces for CPU `2n + 1`.

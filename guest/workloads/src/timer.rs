@@ -3,11 +3,15 @@
 use trapline_abi::job::WaitMode;
 use trapline_abi::Interrupt;
 
-/// Owner of the timer.
+/// Timer of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimerSource {
-    /// The guest.
+    /// The guest's, set for each expiry.
     Own,
+    /// The guest's, set for each expiry to count down.
+    Count,
+    /// The guest's, set once.
+    Periodic,
     /// The VMM, or the host kernel.
     Host,
 }
@@ -46,6 +50,11 @@ impl<'a> InterruptLog<'a> {
             *slot = interrupt;
             self.used += 1;
         }
+    }
+
+    /// Returns the logged interrupts, for corrections.
+    pub fn entries_mut(&mut self) -> &mut [Interrupt] {
+        &mut self.slots[..self.used]
     }
 
     /// Returns the logged interrupts.

@@ -31,7 +31,7 @@ pub use format::{Color, Format, PlainFormat, Preset, ProfileFormat, SymbolSource
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
 pub use history::{HistoryArgs, HistoryFormat};
 pub use inspect::{DoctorArgs, ExplainArgs, FloorArgs, ListArgs, ShowArgs};
-pub use irq::{Contradiction, IrqArgs};
+pub use irq::{Contradiction, IrqArgs, Timer};
 pub use kernel_build::KernelBuildArgs;
 pub use names::selected;
 pub use net::NetArgs;
@@ -231,7 +231,7 @@ mod tests {
         let words = ["trapline", "irq", "--help"];
         let help = help(&words, true);
         assert!(
-            help.contains("Source of the interrupts: own, host, both"),
+            help.contains("Source of the interrupts: own, count, periodic"),
             "{help}"
         );
         assert!(help.lines().count() < 110, "{help}");

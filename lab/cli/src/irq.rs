@@ -34,8 +34,8 @@ pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
         irq: settings,
         ..args.size_options.request()
     };
-    let has_own_timer = request.operations.contains(Op::OwnTimer);
-    let tracers = has_own_timer.then(|| IrqTracers::find(&context, &environments));
+    let of_guests = request.operations - Op::HostTimer;
+    let tracers = (!of_guests.is_empty()).then(|| IrqTracers::find(&context, &environments));
     let options = BootOptions {
         irq_tracers: tracers.as_ref(),
         ..BootOptions::default()

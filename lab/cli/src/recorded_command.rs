@@ -1,8 +1,10 @@
 //! Commands that repeat stored runs, for pasting into a shell.
 
+use crate::args::Timer;
+use clap::ValueEnum;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use trapline_abi::block;
+use trapline_abi::{block, OpSet};
 use trapline_model::kernel_build::Column;
 use trapline_model::packets::{PacketOperation, Purpose, Queues};
 use trapline_model::{irq, Aim, Config, Operation, RecordedRequest};
@@ -18,7 +20,7 @@ pub fn command(request: &RecordedRequest) -> String {
         Some(Operation::Build(_)) => ("kernel-build", builds(request)),
         Some(Operation::Packets(_)) => ("net", packets(request)),
         _ if request.aim == Aim::Baseline => ("baseline", operations(request, true)),
-        _ if guests.is_subset(irq::operations()) => ("irq", interrupts(request)),
+        _ if timer(guests).is_some() => ("irq", interrupts(request)),
         _ if guests.is_subset(block::operations()) => ("block", disk(request)),
         _ => ("run", operations(request, true)),
     };
@@ -77,15 +79,17 @@ fn operations(request: &RecordedRequest, with_workloads: bool) -> Vec<Setting> {
     options
 }
 
+/// Returns the option of command `irq` that measures these operations.
+fn timer(operations: OpSet) -> Option<Timer> {
+    let mut all = Timer::value_variants().iter().copied();
+    all.find(|timer| timer.operations() == operations)
+}
+
 fn interrupts(request: &RecordedRequest) -> Vec<Setting> {
     let mut options = operations(request, false);
-    let timer = match request.operations.as_slice() {
-        [one] => one
-            .strip_prefix("irq/")
-            .and_then(|name| name.strip_suffix("-timer")),
-        _ => None,
-    };
-    options.extend(timer.map(|timer| ("timer", timer.to_owned())));
+    let timer = timer(request.guest_operations()).filter(|timer| *timer != Timer::Both);
+    let name = timer.and_then(|timer| Some(timer.to_possible_value()?.get_name().to_owned()));
+    options.extend(name.map(|name| ("timer", name)));
     let idle = request.irq_settings().idle();
     if idle != irq::Settings::default().idle() {
         options.push(("idle", idle.to_owned()));
@@ -226,7 +230,7 @@ mod tests {
     use crate::args::Cli;
     use clap::Parser;
     use expect_test::expect;
-    use trapline_abi::OpSet;
+    use trapline_abi::Op;
     use trapline_model::kernel_build::{self, Place, Size};
     use trapline_model::{names, packets, EnvironmentId, Halt, Request, Scheduling};
 
@@ -274,6 +278,7 @@ mod tests {
             },
             request(block::operations()),
             request(names::operations("block/read-4k-1").unwrap()),
+            request(Op::OwnTimer | Op::HostTimer),
             request(irq::operations()),
             Request {
                 irq: halting,
@@ -304,6 +309,7 @@ mod tests {
             trapline block --env host --preset quick --size 256M --requests 32768
             trapline block --env host --preset quick --op read-4k-1 --size 256M --requests 32768
             trapline irq --env host --preset quick --load none --period 10ms --pin free --sched other --threshold 30us
+            trapline irq --env host --preset quick --timer all --load none --period 10ms --pin free --sched other --threshold 30us
             trapline irq --env host --preset quick --timer own --idle halt-in-guest --load none --period 10ms --pin free --sched other --threshold 30us
             trapline baseline --env sim --workload exits/port-out
             trapline check --baseline 'sim kvm.json'

@@ -229,7 +229,7 @@ pub struct CountMismatch {
 /// # Errors
 /// The numbers of interrupts differ.
 pub fn stamp(
-    interrupts: &mut [Interrupt],
+    interrupts: Vec<&mut Interrupt>,
     traced: &[IrqTimestamps],
     others: bool,
 ) -> Result<(), CountMismatch> {
@@ -240,7 +240,7 @@ pub fn stamp(
     if error.traced < error.reported || (error.traced > error.reported && !others) {
         return Err(error);
     }
-    for (interrupt, timestamps) in interrupts.iter_mut().zip(traced) {
+    for (interrupt, timestamps) in interrupts.into_iter().zip(traced) {
         let before = |since: u64| interrupt.entered.wrapping_sub(since);
         interrupt.woke = timestamps.woke.map(before);
         interrupt.marked = timestamps.marked.map(before);
@@ -333,15 +333,21 @@ mod tests {
             reported,
             traced: 3,
         };
-        assert_eq!(stamp(&mut reported, &traced, false), Err(error(2)));
+        assert_eq!(
+            stamp(reported.iter_mut().collect(), &traced, false),
+            Err(error(2))
+        );
         assert_eq!(reported[0].woke, None);
-        stamp(&mut reported, &traced, true).unwrap();
+        stamp(reported.iter_mut().collect(), &traced, true).unwrap();
         assert_eq!(
             (reported[0].woke, reported[0].marked),
             (Some(100), Some(960))
         );
         assert_eq!((reported[1].woke, reported[1].marked), (None, None));
-        assert_eq!(stamp(&mut [entered(0); 4], &traced, true), Err(error(4)));
+        assert_eq!(
+            stamp([entered(0); 4].iter_mut().collect(), &traced, true),
+            Err(error(4))
+        );
         assert_eq!(guest_entry_range(traced.iter()).as_deref(), Some("6"));
     }
 

@@ -112,18 +112,26 @@ fn irq_path(context: &RunContext<'_>, id: EnvironmentId) -> Result<IrqPath, Stri
 fn add_timestamps(observation: &mut Observation, traced: &TracedEnvironment) -> Result<(), String> {
     let text = traced.plugin.written().map_err(|error| error.to_string())?;
     let passages = irq_path::read(&text).map_err(|error| error.to_string())?;
-    let operations = &mut observation.operations;
-    let is_host_timer_measured = operations.iter().any(|operation| {
-        operation.op == Op::HostTimer && !matches!(operation.outcome, Outcome::Skipped(_))
-    });
-    let own = operations.iter_mut().find(|it| it.op == Op::OwnTimer);
-    let Some(Outcome::Measured { interrupts, .. }) = own.map(|own| &mut own.outcome) else {
+    let (mut interrupts, mut is_host_timer_measured) = (Vec::new(), false);
+    // In the order in which the guest measures them.
+    for operation in &mut observation.operations {
+        let is_of_host = operation.op == Op::HostTimer;
+        match &mut operation.outcome {
+            Outcome::Skipped(_) => {}
+            _ if is_of_host => is_host_timer_measured = true,
+            Outcome::Measured {
+                interrupts: of_one, ..
+            } => interrupts.extend(of_one),
+            Outcome::Failed(_) => {}
+        }
+    }
+    if interrupts.is_empty() {
         return Err("no interrupts to trace".to_owned());
-    };
+    }
+    let count = interrupts.len();
     irq_path::stamp(interrupts, &passages, is_host_timer_measured)
         .map_err(|error| error.to_string())?;
-    let of_own = passages.iter().take(interrupts.len());
-    if let Some(entered) = irq_path::guest_entry_range(of_own) {
+    if let Some(entered) = irq_path::guest_entry_range(passages.iter().take(count)) {
         observation
             .facts
             .insert(irq::GUEST_ENTERED.to_owned(), entered);

@@ -141,6 +141,30 @@ fn a_shootdown_is_exact_and_costs_more_with_more_cpus() {
     );
 }
 
+/// Bare, the instructions of both CPUs; in a virtual machine an exit for the interrupt at least, and one for the halt.
+#[test]
+fn an_interrupt_and_the_start_of_a_cpu_are_exact_and_leave_the_guest() {
+    if !has_qemu("interrupts between CPUs on the instruction clock") {
+        return;
+    }
+    let place = Place::reproducing();
+    let words = ["--env", "sim,sim/kvm", "--workload"];
+    let words = [
+        &words[..],
+        &["smp/ipi,smp/start,exits/cpuid", "--cpus", "3"],
+    ]
+    .concat();
+    let json = place.measure(&words);
+    let exit = fastest(&json, "sim/kvm", "cpuid");
+    for (operation, bare) in [("ipi", 30.0..100.0), ("start", 100.0..300.0)] {
+        let of = |environment| fastest(&json, environment, operation);
+        assert!(bare.contains(&of("sim")), "{operation}: {}", of("sim"));
+        assert!(of("sim/kvm") > 2.0 * exit, "{operation}: {json:#}");
+        let measured = cell(&json, "sim/kvm", operation);
+        assert_eq!(measured["boots"], 2, "{measured:#}");
+    }
+}
+
 /// The producer and the consumer of a CPU take turns, and it halts only when both are blocked.
 #[test]
 fn two_threads_of_a_cpu_are_exact_and_wake_others_as_rarely_as_one() {

@@ -47,7 +47,7 @@ impl Area {
     /// Initialises the memory at `area` for the CPU with this number, with the boot CPU's descriptors.
     ///
     /// # Safety
-    /// `area` is aligned, writable, zero, and exclusive.
+    /// `area` is aligned, writable, zero or initialised for this CPU, and no other CPU writes to it.
     pub unsafe fn initialise(area: *mut Self, number: u32, descriptors: &[u64; DESCRIPTORS]) {
         let start = area as u64;
         let end_of = |offset: usize, size: usize| start + (offset + size) as u64;

@@ -5,6 +5,7 @@ use super::run_queue::{
     allocate_stack, join_second, run_task, set_task, start_second, Thread, ACTIVE, COUNT,
     USES_MWAIT, WAKES,
 };
+use super::start::{reset_last, restart_last};
 use crate::interrupts::Apic;
 use core::arch::x86_64::__cpuid;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -80,6 +81,26 @@ impl Cpus for Running {
         page::word()?;
         page::remap(value, 1..ACTIVE.load(SeqCst));
         Ok(())
+    }
+
+    #[inline(always)]
+    fn interrupt(&self) {
+        let count = COUNT.load(SeqCst);
+        page::invalidate_on(count - 1..count);
+    }
+
+    fn interrupts(&self) -> Result<u64, Reason> {
+        Ok(page::invalidations().into())
+    }
+
+    fn reset(&self) -> Result<(), Reason> {
+        reset_last();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn restart(&self) -> Result<(), Reason> {
+        restart_last()
     }
 }
 

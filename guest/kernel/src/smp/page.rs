@@ -13,7 +13,7 @@ use trapline_workloads::Reason;
 #[no_mangle]
 static trapline_remapped_page: AtomicU64 = AtomicU64::new(0);
 
-/// Number of CPUs that have invalidated the translation, counted by start.s.
+/// Number of invalidations on all CPUs so far, counted by start.s.
 #[no_mangle]
 static trapline_invalidations: AtomicU32 = AtomicU32::new(0);
 
@@ -42,12 +42,22 @@ pub fn remap(value: u64, others: Range<u32>) {
         // SAFETY: the page is mapped; this is ring 0, which alone starts further CPUs.
         unsafe { asm!("invlpg [{}]", in(reg) changed, options(nostack, preserves_flags)) };
     }
-    trapline_invalidations.store(0, SeqCst);
-    let count = others.len() as u32;
+    invalidate_on(others);
+}
+
+/// Waits until `others` have invalidated their translations of the page.
+#[inline(always)]
+pub fn invalidate_on(others: Range<u32>) {
+    let all = invalidations().wrapping_add(others.len() as u32);
     others.for_each(send_invalidate);
-    while trapline_invalidations.load(SeqCst) != count {
+    while invalidations() != all {
         pause();
     }
+}
+
+/// Returns the number of invalidations on other CPUs so far, modulo 2^32.
+pub fn invalidations() -> u32 {
+    trapline_invalidations.load(SeqCst)
 }
 
 fn word_at(page: u64) -> &'static AtomicU64 {

@@ -3,7 +3,7 @@
 use super::area::Area;
 use super::{group, run_queue};
 use crate::cpu::{control, pause, ring};
-use crate::interrupts::{self, send_init, send_startup, Apic};
+use crate::interrupts::{self, send_init, send_startup, send_wake, Apic};
 use crate::memory;
 use core::arch::{asm, global_asm};
 use core::mem::size_of;
@@ -31,6 +31,10 @@ const LONGEST_START: u64 = 1 << 27;
 
 /// Number of startup IPIs that a CPU gets: processors may miss the first one.
 const ATTEMPTS: u32 = 2;
+
+/// Turns that other CPUs get after a reset where CPUs are simulated one after the other: with icount, QEMU counts the whole turn
+/// in which a CPU is reset as executed.
+const RESET_PAUSES: u32 = 16;
 
 const MISSING: Reason =
     "a CPU did not start after two startup IPIs: the machine has fewer CPUs than --cpus";
@@ -93,14 +97,44 @@ fn start(number: u32) -> Result<(), Reason> {
     let block = memory::allocate_guarded(size_of::<Area>());
     let block = block.ok_or("not enough memory for the stacks of a second CPU")?;
     let area = block.start.as_ptr().cast::<Area>();
-    // SAFETY: the block is exclusive, page-aligned and long enough; it is never released. The table of the boot CPU
-    // does not change.
-    unsafe {
-        area.write_bytes(0, 1);
-        Area::initialise(area, number, &*(&raw const trapline_gdt));
-    }
+    // SAFETY: the block is exclusive, page-aligned and long enough; it is never released.
+    unsafe { area.write_bytes(0, 1) };
     trapline_starting.store(area, SeqCst);
+    prepare(area, number);
+    await_start(number)
+}
+
+/// Resets the last CPU, whose thread waits for a task. It is woken first, because QEMU resets no CPU that halts.
+pub fn reset_last() {
+    let number = RUNNING.load(SeqCst);
+    send_wake(number);
+    prepare(trapline_starting.load(SeqCst), number);
+    (0..RESET_PAUSES).for_each(|_| pause());
+}
+
+/// Starts the last CPU after [`reset_last`].
+///
+/// # Errors
+/// It does not start.
+#[inline(always)]
+pub fn restart_last() -> Result<(), Reason> {
+    let number = RUNNING.load(SeqCst);
+    RUNNING.store(number - 1, SeqCst);
+    await_start(number)
+}
+
+/// Resets a CPU with this memory, which is zero, or was initialised for the same CPU: then a CPU that executes its last
+/// instructions before the reset finds the same values.
+fn prepare(area: *mut Area, number: u32) {
+    // SAFETY: memory of `start`. The table of the boot CPU does not change. Initialising it again makes the task state
+    // available again, which the first start has made busy.
+    unsafe { Area::initialise(area, number, &*(&raw const trapline_gdt)) };
     send_init(number);
+}
+
+/// Sends startup IPIs to a CPU that was reset until it runs.
+#[inline(always)]
+fn await_start(number: u32) -> Result<(), Reason> {
     for _ in 0..ATTEMPTS {
         send_startup(number, TRAMPOLINE);
         let begun = ticks();

@@ -4,6 +4,9 @@ use super::Reason;
 use crate::semaphore::Cpu;
 use core::sync::atomic::AtomicU64;
 
+const ONLY_THE_IMAGE: Reason =
+    "a Linux process cannot interrupt or start CPUs: choose an environment of the image";
+
 /// CPUs, or threads that each run on one.
 pub trait Cpus {
     /// Returns their number, at most [`trapline_abi::job::MOST_CPUS`].
@@ -36,4 +39,32 @@ pub trait Cpus {
     /// # Errors
     /// The page cannot be mapped.
     fn remap(&self, value: u64) -> Result<(), Reason>;
+
+    /// Interrupts the last CPU, which has nothing to do, and returns when its handler has run. Called only if
+    /// [`Self::interrupts`] returns a number.
+    fn interrupt(&self) {}
+
+    /// Returns how many such interrupts have been handled so far.
+    ///
+    /// # Errors
+    /// This system cannot send any.
+    fn interrupts(&self) -> Result<u64, Reason> {
+        Err(ONLY_THE_IMAGE)
+    }
+
+    /// Resets the last CPU, which has nothing to do.
+    ///
+    /// # Errors
+    /// This system cannot.
+    fn reset(&self) -> Result<(), Reason> {
+        Err(ONLY_THE_IMAGE)
+    }
+
+    /// Starts the last CPU after [`Self::reset`]. Returns when it can take interrupts.
+    ///
+    /// # Errors
+    /// It does not start.
+    fn restart(&self) -> Result<(), Reason> {
+        Err(ONLY_THE_IMAGE)
+    }
 }

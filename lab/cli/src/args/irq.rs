@@ -61,12 +61,18 @@ const BOOTS: &str = "Boots per wall-clock environment [default: 1]";
 /// Source of the interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Timer {
-    /// Timer of the guest
+    /// Timer of the guest, set for each expiry
     Own,
+    /// The same, which counts down
+    Count,
+    /// The same, set once
+    Periodic,
     /// Timer of the host or VMM
     Host,
-    /// Both, one after the other
+    /// Own and host, one after the other
     Both,
+    /// Each of them, one after the other
+    All,
 }
 
 /// Idle state of the guest.
@@ -93,8 +99,11 @@ impl Timer {
     pub fn operations(self) -> OpSet {
         match self {
             Self::Own => Op::OwnTimer.into(),
+            Self::Count => Op::CountTimer.into(),
+            Self::Periodic => Op::PeriodicTimer.into(),
             Self::Host => Op::HostTimer.into(),
-            Self::Both => irq::operations(),
+            Self::Both => Op::OwnTimer | Op::HostTimer,
+            Self::All => irq::operations(),
         }
     }
 }
@@ -207,7 +216,7 @@ mod tests {
     fn defaults_equal_those_of_plans() {
         let args = parsed(&[]).unwrap();
         assert_eq!(args.settings().ok(), Some(Settings::default()));
-        assert_eq!(args.timer.operations(), irq::operations());
+        assert_eq!(args.timer, Timer::Both);
     }
 
     #[test]
@@ -231,8 +240,10 @@ mod tests {
         );
         let both = ["--load", "console-buffered", "--idle", "poll"];
         assert_eq!(between(&both), None);
+        let all = Timer::value_variants().iter();
+        let all = all.map(|timer| timer.operations());
         assert_eq!(
-            Timer::Own.operations() | Timer::Host.operations(),
+            all.fold(OpSet::EMPTY, |all, one| all | one),
             irq::operations()
         );
     }

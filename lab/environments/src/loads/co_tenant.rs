@@ -3,21 +3,18 @@
 //! polling or halting without an exit, oversubscribe it.
 
 use super::programs::{LoadCommand, WorkCounter};
-use trapline_abi::{Job, Op};
+use trapline_abi::{Job, OpSet};
 use trapline_host::process::Command;
+use trapline_model::irq;
 
 /// Name of its load.
 pub const CO_TENANT: &str = "neighbour";
 
 /// Returns the job of a co-tenant of a guest that runs `job`: one of its timers, `expiries` times.
 pub fn co_tenant_job(job: &Job, expiries: u32) -> Job {
-    let timer = if job.selects(Op::OwnTimer) {
-        Op::OwnTimer
-    } else {
-        Op::HostTimer
-    };
+    let timer = (job.run & irq::operations()).iter().next();
     Job {
-        run: timer.into(),
+        run: timer.map_or(OpSet::EMPTY, OpSet::from),
         expiries,
         ..*job
     }
@@ -36,7 +33,7 @@ pub(super) fn load(command: Command) -> LoadCommand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_model::irq;
+    use trapline_abi::Op;
 
     #[test]
     fn co_tenant_runs_one_timer_with_the_same_period() {

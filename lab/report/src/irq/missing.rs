@@ -9,7 +9,7 @@ use trapline_stats::irq::Interrupts;
 /// Returns a fact about the environment, if the timer is the guest's own.
 fn fact<'a>(report: &'a Report, interrupts: &Interrupts, name: &str) -> Option<&'a str> {
     let facts = report.summary.facts.get(&interrupts.config)?;
-    let is_own = interrupts.op == Op::OwnTimer;
+    let is_own = interrupts.op != Op::HostTimer;
     is_own.then(|| facts.get(name).map(String::as_str))?
 }
 

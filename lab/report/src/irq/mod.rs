@@ -18,6 +18,7 @@ use crate::document::{Bar, Bars, Block, Look, Marker, Part, Section};
 use crate::figures::{self, clock_name};
 use crate::notes::Notes;
 use crate::report::Report;
+use trapline_abi::Op;
 use trapline_model::Clock;
 use trapline_stats::irq::{Interrupts, Point, Proof};
 use trapline_stats::Cell;
@@ -53,15 +54,26 @@ const fn unit(clock: Clock) -> &'static str {
     }
 }
 
+/// Explanations of the names of timers.
+const TIMERS: [(Op, &str); 4] = [
+    (Op::OwnTimer, "own: the guest's timer"),
+    (Op::CountTimer, "count: the same, without a deadline"),
+    (Op::PeriodicTimer, "periodic: the same, set once"),
+    (Op::HostTimer, "host: a timer of the VMM or the host"),
+];
+
 fn lateness(shown: &[&Interrupts], report: &Report, cells: &[Cell], clock: Clock) -> Section {
     let period = report.irq.period;
     let unit_words = if clock.is_exact() { "insn = ns" } else { "µs" };
     let explanation = format!("how late, in {unit_words}, every {period}");
     let mut section = Section::new(&format!("Interrupts, {}", clock_name(clock)), explanation);
     section.table(tables::lateness(shown));
+    let names = TIMERS.iter();
+    let names = names.filter(|(op, _)| shown.iter().any(|one| one.op == *op));
+    let names: Vec<_> = names.map(|(_, explanation)| *explanation).collect();
     section.details([
-        "own: the guest's timer; host: a timer of the VMM or the host",
-        "of: number of interrupts that came; missed expiries are in none of these figures",
+        names.join("; "),
+        "of: number of interrupts that came; missed expiries are in none of these figures".into(),
     ]);
     section.details(tables::missing_percentiles(shown));
     section.details(conditions::words(report, shown, unit(clock)));
@@ -167,8 +179,8 @@ fn remarks(interrupts: &Interrupts) -> Vec<String> {
     let time = |value| figures::time_with_unit(value, interrupts.clock);
     if interrupts.due_uncertainty.max > 0.0 {
         remarks.push(format!(
-            "setting the timer takes time, so that it may have been due later than it says: by \
-             {} in half of all cases, {} at the most",
+            "setting or reading the timer takes time, so that interrupts may be later than it says: by {} in half \
+             of all cases, {} at the most",
             time(interrupts.due_uncertainty.p50),
             time(interrupts.due_uncertainty.max)
         ));

@@ -108,10 +108,8 @@ pub struct LateInterrupt {
 impl Interrupts {
     /// Returns its name in tables and plots: the configuration and the timer.
     pub fn name(&self) -> String {
-        let timer = match self.op {
-            Op::HostTimer => "host",
-            _ => "own",
-        };
+        let name = self.op.name();
+        let timer = name.strip_suffix("-timer").unwrap_or(name);
         format!("{} {timer}", self.config)
     }
 

@@ -66,6 +66,40 @@ fn handler_only_reads_the_clock() {
     assert!(longest < 30.0, "{of_handler}");
 }
 
+/// Setting a timer takes longer in Xen than a whole interrupt, and is no lateness. Each interrupt of each timer is traced.
+#[test]
+fn timers_of_a_guest_are_as_late_as_their_interrupts_take() {
+    if !has("sim/xen-pvh", "timers of a guest in Xen") {
+        return;
+    }
+    let usual = "--env sim/kvm,sim/xen-pvh --timer all --samples 60 --format json";
+    let result = irq(&Place::new(), usual);
+    assert_eq!(result.status, Some(0), "{result:?}");
+    let json = result.json();
+    let timers = json["interrupts"].as_array().expect("list");
+    // Xen has no timer of the VMM.
+    assert_eq!(timers.len(), 4 + 3, "{json:#}");
+    for timer in timers {
+        assert_eq!(timer["summary"]["missed"], 0, "{timer:#}");
+        assert_eq!(timer["unstamped"], Value::Array(vec![]), "{timer:#}");
+        let stage = |to: &str| {
+            let all = timer["stages"].as_array().expect("list");
+            let found = all.iter().find(|span| span["to"] == to);
+            found.expect("a stage")["mean"].as_f64().expect("a number")
+        };
+        let path = stage("marked") + stage("entered");
+        let late = timer["summary"]["mean"].as_f64().expect("a number");
+        assert!((500.0..30_000.0).contains(&path), "{timer:#}");
+        // A timer of the VMM wakes another thread first.
+        let slack = if timer["operation"] == "host-timer" {
+            path
+        } else {
+            0.0
+        };
+        assert!(late <= path + slack, "{late} of {path}: {timer:#}");
+    }
+}
+
 /// Two vCPUs that never halt share a CPU.
 #[test]
 fn busy_co_tenant_delays_interrupts() {

@@ -9,13 +9,17 @@ use trapline_workloads::{Cpus, Reason};
 /// Four threads, and a page that all of them read.
 pub struct Threads {
     page: AtomicU64,
+    interrupts: AtomicU64,
     defect: Defect,
 }
 
 impl Threads {
     pub fn new(defect: Defect) -> Self {
-        let page = AtomicU64::new(0);
-        Self { page, defect }
+        Self {
+            page: AtomicU64::new(0),
+            interrupts: AtomicU64::new(0),
+            defect,
+        }
     }
 }
 
@@ -60,6 +64,29 @@ impl Cpus for Threads {
                 self.page.store(value, SeqCst);
                 Ok(())
             }
+        }
+    }
+
+    fn interrupt(&self) {
+        // Every tenth is lost.
+        let sent = self.interrupts.fetch_add(1, SeqCst);
+        if self.defect == Defect::LoseInterrupt && sent % 10 == 9 {
+            self.interrupts.fetch_sub(1, SeqCst);
+        }
+    }
+
+    fn interrupts(&self) -> Result<u64, Reason> {
+        Ok(self.interrupts.load(SeqCst))
+    }
+
+    fn reset(&self) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    fn restart(&self) -> Result<(), Reason> {
+        match (self.defect, self.interrupts.fetch_add(1, SeqCst)) {
+            (Defect::NeverStart, 1..) => Err("a CPU did not start"),
+            _ => Ok(()),
         }
     }
 }

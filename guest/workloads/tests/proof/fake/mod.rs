@@ -70,6 +70,8 @@ pub enum Defect {
     NoSecondCpu,
     NoThread,
     KeepTranslation,
+    /// A CPU starts once, and not again.
+    NeverStart,
     SlowFirst,
 }
 

@@ -12,7 +12,8 @@ use trapline_abi::packet::Frames;
 use trapline_abi::populate::MemoryRequest;
 use trapline_abi::{Interrupt, Job, Record};
 use trapline_workloads::irq::{
-    run_one_shot_timer, Arrival, InterruptLog, OneShotTimer, TimerSource, TimerWindow,
+    run_one_shot_timer, run_periodic_timer, Arrival, Expiry, InterruptLog, OneShotTimer,
+    PeriodicTimer, TimerSource, TimerWindow,
 };
 use trapline_workloads::{ticks, Block, Cpus, Files, Reason, System, Wake};
 
@@ -125,7 +126,11 @@ impl System for Fake {
         log: &mut InterruptLog<'_>,
     ) -> Result<(), Reason> {
         if self.defect != Defect::NeverTick {
-            run_one_shot_timer(&mut Spinning::new(self.defect, window), window, log);
+            let mut timer = Spinning::new(self.defect, window);
+            match window.source {
+                TimerSource::Periodic => run_periodic_timer(&mut timer, window, log),
+                _ => run_one_shot_timer(&mut timer, window, log),
+            }
         }
         Ok(())
     }
@@ -226,7 +231,9 @@ impl System for Fake {
 
 /// A timer that is waited for by looking at the clock.
 struct Spinning {
+    /// Of the periodic timer, the last expiry that was waited for.
     due: u64,
+    period: u64,
     handling: u64,
 }
 
@@ -239,7 +246,26 @@ impl Spinning {
         } else {
             0
         };
-        Self { due: 0, handling }
+        Self {
+            due: 0,
+            period: 0,
+            handling,
+        }
+    }
+}
+
+impl Spinning {
+    /// Handles the interrupt of the next expiry.
+    fn handle(&self) -> Arrival {
+        while ticks() < self.due {}
+        let entered = ticks();
+        while ticks() < entered + self.handling {}
+        Arrival {
+            entered,
+            done: ticks(),
+            resumed: ticks(),
+            ..Arrival::default()
+        }
     }
 }
 
@@ -249,14 +275,30 @@ impl OneShotTimer for Spinning {
         0
     }
     fn wait(&mut self, _: WaitMode) -> Arrival {
-        while ticks() < self.due {}
-        let entered = ticks();
-        while ticks() < entered + self.handling {}
-        Arrival {
-            entered,
-            done: ticks(),
-            resumed: ticks(),
-            ..Arrival::default()
+        self.handle()
+    }
+}
+
+impl PeriodicTimer for Spinning {
+    fn start(&mut self, period: u64) -> (u64, Expiry) {
+        (self.due, self.period) = (ticks(), period);
+        let start = Expiry {
+            due: self.due,
+            uncertainty: 0,
+        };
+        (period, start)
+    }
+    fn wait(&mut self, _: WaitMode) -> Arrival {
+        let passed = ticks().saturating_sub(self.due) / self.period;
+        self.due += passed.max(1) * self.period;
+        self.handle()
+    }
+    /// While an interrupt is handled the timer expires again.
+    fn last_expiry(&self) -> Expiry {
+        let passed = (ticks() - self.due) / self.period;
+        Expiry {
+            due: self.due + passed * self.period,
+            uncertainty: 0,
         }
     }
 }

@@ -1,0 +1,65 @@
+//! Interrupts between CPUs, and the start of a further one, by the guest's own kernel.
+
+use crate::cpus::several;
+use crate::measure::{ensure, repeat, Bench, Work};
+use crate::system::System;
+use trapline_abi::Op;
+
+/// Starts that are not recorded: they warm up code and caches.
+const WARM_UP: u32 = 2;
+
+/// Interrupts to the last CPU, while all others but this one halt, too. Not inlined, because the lab identifies these
+/// markers by the name of this module.
+#[inline(never)]
+pub fn measure_interrupts<S: System>(bench: &mut Bench<'_, S>) {
+    let op = Op::SmpIpi;
+    let Some(cpus) = several(bench, op) else {
+        return;
+    };
+    if let Err(reason) = cpus.interrupts() {
+        return bench.skip(op, reason);
+    }
+    let handled = || cpus.interrupts().unwrap_or(0);
+    bench.measure(
+        op,
+        |_, repetitions| {
+            let before = handled();
+            repeat(repetitions, || cpus.interrupt());
+            Work::new(repetitions, handled().wrapping_sub(before))
+        },
+        |_, work| {
+            ensure(
+                work.evidence == work.count,
+                "another CPU handled more or fewer interrupts than were sent to it",
+            )
+        },
+    );
+    bench.system.quiesce();
+}
+
+/// Starts of the last CPU, while all others but this one halt.
+#[inline(never)]
+pub fn measure_starts<S: System>(bench: &mut Bench<'_, S>) {
+    let op = Op::SmpStart;
+    let Some(cpus) = several(bench, op) else {
+        return;
+    };
+    if let Err(reason) = cpus.reset() {
+        return bench.skip(op, reason);
+    }
+    let mut verified = cpus.restart();
+    let mut measure_one = |bench: &mut Bench<'_, S>| {
+        let reset = cpus.reset();
+        let started = bench.timed(op, |_| (1, cpus.restart()));
+        verified = verified.and(reset).and(started);
+    };
+    bench.warm_up(|bench| (0..WARM_UP).for_each(|_| measure_one(bench)));
+    bench.begin(op, 0);
+    let samples = bench.job.batches;
+    (0..samples).for_each(|_| measure_one(bench));
+    match verified {
+        Ok(()) => bench.end(op, samples, u64::from(op.number())),
+        Err(reason) => bench.fail(op, reason),
+    }
+    bench.system.quiesce();
+}
