@@ -99,6 +99,10 @@ find_missing() {
     # Tests of the container image.
     if ! have mmdebstrap; then optional+=(mmdebstrap); fi
     if ! have umoci; then optional+=(umoci); fi
+    # Tests of rates of packets, with a library of Debian 12.
+    if [ ! -e /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk ] && [ -n "$(candidate librte-mempool-ring23)" ]; then
+        optional+=(openvswitch-switch-dpdk librte-mempool-ring23)
+    fi
     # Tests of source lines.
     if [ ! -d /usr/lib/debug/.build-id ]; then optional+=(libc6-dbg); fi
     # Tests of a disk whose machine is killed. Not in every user's $PATH.
@@ -151,14 +155,13 @@ refresh_package_lists() {
 
 main() {
     check_compiler || return
+    refresh_package_lists
     find_missing
     if [ $((${#needed[@]} + ${#optional[@]})) -gt 0 ]; then
         install_missing
         find_missing
     fi
-    if have qemu-system-x86_64; then
-        refresh_package_lists
-    else
+    if ! have qemu-system-x86_64; then
         say "without QEMU (package qemu-system-x86) only host and kvm can be measured"
     fi
     if [ "$for_tests" = tests ] && ! have bochs; then

@@ -38,6 +38,13 @@ pub fn children(parent: u32, name: &str) -> Vec<i32> {
     all_children(parent).into_iter().filter(is_called).collect()
 }
 
+/// Returns the processes below `parent` with the program name `name`.
+pub fn descendants(parent: u32, name: &str) -> Vec<i32> {
+    let below = all_children(parent).into_iter();
+    let below = below.flat_map(|child| descendants(child as u32, name));
+    children(parent, name).into_iter().chain(below).collect()
+}
+
 /// Returns whether a process exists and is not a zombie.
 pub fn is_running(process: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Runs `trapline`, each test in a directory of its own.
 
 use crate::measurements::estimate;
-use crate::parts;
+use crate::{parts, root};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -16,6 +16,7 @@ const QEMU: &str = "qemu-system-x86_64";
 pub struct Place {
     directory: TempDir,
     exact_boots: u32,
+    is_replaying: bool,
 }
 
 impl Place {
@@ -35,10 +36,23 @@ impl Place {
         Self::with_exact_boots(EXACT_BOOTS)
     }
 
+    /// Creates a directory as [`Self::new`] does, in which workload basic of the bare simulated machine is replayed from the
+    /// recording in the repository. A recording has no profiles: the plugin is unusable.
+    ///
+    /// # Panics
+    /// Nothing was built, or a file cannot be created.
+    pub fn replaying() -> Self {
+        let mut place = Self::new();
+        place.is_replaying = true;
+        place.replace("libtrapline_profile.so", b"no library");
+        place
+    }
+
     fn with_exact_boots(exact_boots: u32) -> Self {
         let place = Self {
             directory: tempfile::tempdir().expect("temporary directory"),
             exact_boots,
+            is_replaying: false,
         };
         std::fs::create_dir(place.parts()).expect("path is unused");
         for part in std::fs::read_dir(parts())
@@ -122,6 +136,9 @@ impl Place {
             .env_remove("NO_COLOR")
             .env_remove("COLUMNS")
             .stdin(Stdio::null());
+        if self.is_replaying {
+            command.env("TRAPLINE_REPLAY", root().join("tests/recordings"));
+        }
         command
     }
 

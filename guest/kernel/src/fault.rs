@@ -8,9 +8,14 @@ use core::arch::asm;
 use trapline_abi::frame::SYNC;
 use trapline_abi::job::Fault;
 use trapline_abi::Job;
+use trapline_workloads::GuestInfo;
 
-/// Injects `fault`. Returns if the guest continues afterwards.
-pub fn inject(fault: Fault, job: &Job) {
+/// Injects `fault`. Returns if the guest continues afterwards; otherwise it reports before that it has started.
+pub fn inject(fault: Fault, job: &Job, info: &GuestInfo) {
+    if !matches!(fault, Fault::Garble | Fault::Programs) {
+        console::send(&info.hello(job));
+        console::finish();
+    }
     match fault {
         Fault::Panic => panic!("this guest was asked to panic"),
         Fault::Hang => hang(),

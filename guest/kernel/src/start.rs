@@ -94,7 +94,7 @@ extern "C" fn trapline_main(start: *const StartInfo) -> ! {
         main,
     };
     if let Some(fault) = job.fault {
-        fault::inject(fault, &job);
+        fault::inject(fault, &job, &info);
     }
     if job.receiver {
         panic!("{}", virtio::receive_packets(job.ports));

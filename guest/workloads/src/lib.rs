@@ -62,15 +62,23 @@ pub struct GuestInfo {
     pub main: u64,
 }
 
+impl GuestInfo {
+    /// Returns the first record of a guest with this job.
+    #[inline(always)]
+    pub fn hello(&self, job: &Job) -> Record<'static> {
+        Record::Hello {
+            version: VERSION,
+            sender: self.sender,
+            ring: self.ring,
+            memory: self.memory,
+            planned: job.run,
+        }
+    }
+}
+
 /// Runs `job` and sends all its records. The caller ends the machine or process afterwards.
 pub fn run<S: System>(system: &mut S, job: &Job, info: &GuestInfo) {
-    system.send(&Record::Hello {
-        version: VERSION,
-        sender: info.sender,
-        ring: info.ring,
-        memory: info.memory,
-        planned: job.run,
-    });
+    system.send(&info.hello(job));
     if job.nonce != 0 {
         system.send(&Record::Nonce { nonce: job.nonce });
     }

@@ -149,7 +149,7 @@ fn measured(place: &Place, environment: &str, words: &str) -> Option<Value> {
 
 #[test]
 #[ignore = "slow: make test-all"]
-fn image_disk_requests_are_verified_and_exact_on_the_instruction_clock() {
+fn image_disk_requests_are_verified_on_the_instruction_clock() {
     if !has_qemu("the disk of an image") {
         return;
     }

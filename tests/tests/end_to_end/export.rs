@@ -1,5 +1,6 @@
 //! Export of figures (JUnit, Bencher) and of raw samples (Parquet, CSV, JSON).
 
+use crate::shared::default_run;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use quick_xml::events::Event;
 use quick_xml::Reader;
@@ -7,9 +8,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use trapline_store::{RunId, Store};
+use trapline_tests::measurements::{cell, cells};
 use trapline_tests::run::Place;
-
-const MEASURED: &str = "--env host --workload basic/getpid,exits/port-out --boots 2 --quiet";
 
 /// Counts each element, and checks that all are closed.
 fn elements(xml: &str) -> BTreeMap<String, usize> {
@@ -27,19 +27,12 @@ fn elements(xml: &str) -> BTreeMap<String, usize> {
     }
 }
 
-/// Returns a directory with a stored run of two boots.
-fn measured() -> Place {
-    let place = Place::new();
-    let result = place.run_storing("run", MEASURED);
-    assert_eq!(result.status, Some(0), "{}", result.stderr);
-    place
-}
-
 #[test]
 fn junit_is_well_formed_xml() {
     let place = Place::new();
+    let words = "--env host --workload basic/getpid,exits/port-out --boots 2 --quiet";
     let hostile = "--fact why=</property><evil\u{1b}[31m>";
-    let result = place.run_storing("run", &format!("{MEASURED} {hostile} --format junit"));
+    let result = place.run_storing("run", &format!("{words} {hostile} --format junit"));
     assert_eq!(result.status, Some(0), "{}", result.stderr);
     let counts = elements(&result.stdout);
     assert_eq!(counts["testcase"], 2, "{}", result.stdout);
@@ -64,18 +57,19 @@ fn junit_is_well_formed_xml() {
 
 #[test]
 fn bencher_has_figures_with_intervals() {
-    let place = measured();
-    let json = place.run_storing("show", "--format bencher").json();
-    assert_eq!(json.as_object().expect("object").len(), 1, "{json}");
-    let figures = place.run_storing("show", "--format json").json();
-    let cells = figures["cells"].as_array().expect("run has cells");
-    let cell = cells.iter().find(|cell| cell["operation"] == "getpid");
-    let cell = cell.expect("operation was measured");
+    let run = default_run();
+    let show = "--run 1 --format bencher";
+    let json = run.place.run_storing("show", show).json();
+    let cells = cells(&run.json).iter();
+    let measured = cells.filter(|cell| cell["estimate"].is_number()).count();
+    assert_eq!(json.as_object().map(|all| all.len()), Some(measured));
+    let cell = cell(&run.json, "host", "getpid");
     let metric = &json["host/basic/getpid"]["latency"];
     assert_eq!(metric["value"], cell["estimate"]);
     assert_eq!(metric["lower_value"], cell["low"]);
     assert_eq!(metric["upper_value"], cell["high"]);
-    let compared = place.run_storing("compare", "1 1 --format bencher").json();
+    let compare = "1/host 1/host --format bencher";
+    let compared = run.place.run_storing("compare", compare).json();
     assert_eq!(compared["host/basic/getpid"]["latency"], *metric);
 }
 
@@ -89,12 +83,13 @@ fn stored(place: &Place) -> usize {
 
 #[test]
 fn every_stored_sample_is_exported() {
-    let place = measured();
-    let samples = stored(&place);
-    assert!(samples >= 60, "{samples}");
+    let run = default_run();
+    let samples = stored(&run.place);
+    let directory = tempfile::tempdir().expect("temporary directory");
     let file = |name: &str| {
-        let path = place.path().join(name);
-        let result = place.run_storing("export", path.to_str().expect("text"));
+        let path = directory.path().join(name);
+        let words = format!("{} --run 1", path.display());
+        let result = run.place.run_storing("export", &words);
         assert_eq!(result.status, Some(0), "{}", result.stderr);
         let expected = format!("{name} ({samples} samples of run 1, ");
         assert!(result.stdout.contains(&expected), "{}", result.stdout);
@@ -119,15 +114,18 @@ fn every_stored_sample_is_exported() {
     assert_eq!(rows.len(), samples);
     let of_boot = |boot: u64| rows.iter().filter(move |row| row["boot"] == boot).count();
     assert_eq!(of_boot(0) + of_boot(1), samples);
-    let shown = place.run_storing("show", "--format json").json();
-    let smallest = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
-    let least = smallest(&mut rows.iter().filter_map(|row| row["value"].as_f64()));
-    let cells = shown["cells"].as_array().expect("run has cells");
-    let expected = smallest(&mut cells.iter().filter_map(|cell| cell["min"].as_f64()));
-    assert_eq!(
-        least, expected,
-        "values of samples equal those of the tables"
-    );
+    for cell in cells(&run.json) {
+        let keys = ["environment", "workload", "operation"];
+        let is_of_cell = |row: &&Value| keys.iter().all(|key| row[key] == cell[key]);
+        let its = rows.iter().filter(is_of_cell);
+        let values: Vec<f64> = its.filter_map(|row| row["value"].as_f64()).collect();
+        let least = values.iter().copied().min_by(f64::total_cmp);
+        assert_eq!(least, cell["min"].as_f64(), "{cell}");
+        // Both boots on an exact clock have the same samples.
+        let equal = if cell["clock"] == "insn" { 2 } else { 1 };
+        let expected = cell["samples"].as_u64().unwrap_or(0) * equal;
+        assert_eq!(values.len() as u64, expected, "{cell}");
+    }
 }
 
 #[test]
@@ -151,8 +149,9 @@ fn disk_requests_are_exported() {
 
 #[test]
 fn invalid_exports_are_rejected_with_a_remedy() {
-    let place = measured();
-    let there = place.path().join("there.csv");
+    let place = &default_run().place;
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let there = directory.path().join("there.csv");
     fs::write(&there, "mine").expect("write succeeds");
     let there = there.to_str().expect("text");
     for (words, status, message, help) in [
@@ -174,7 +173,7 @@ fn invalid_exports_are_rejected_with_a_remedy() {
             "cannot write /no/such/a.csv: No such file",
             "name a file in a directory",
         ),
-        ("/no/such/a.csv --run 7", 1, "run 7", "--list"),
+        ("/no/such/a.csv --run 9999", 1, "run 9999", "--list"),
     ] {
         let result = place.run_storing("export", words);
         assert_eq!(result.status, Some(status), "{words}: {}", result.stderr);
@@ -186,6 +185,6 @@ fn invalid_exports_are_rejected_with_a_remedy() {
         assert!(remedy.contains(help), "{words}: {}", result.stderr);
     }
     assert_eq!(fs::read_to_string(there).expect("file exists"), "mine");
-    let result = place.run_storing("export", &format!("--force {there}"));
+    let result = place.run_storing("export", &format!("--force {there} --run 1"));
     assert_eq!(result.status, Some(0), "{}", result.stderr);
 }

@@ -14,18 +14,29 @@ fn check(place: &Place, file: &Path, words: &[&str]) -> CommandOutput {
 }
 
 /// Returns a baseline of one workload on the bare simulated machine.
-fn measure_baseline() -> String {
-    let made = Place::new().run(&["baseline", "--env", "sim", "--workload", "basic"]);
+fn measure_baseline(place: &Place) -> String {
+    let made = place.run(&["baseline", "--env", "sim", "--workload", "basic"]);
     assert_eq!(made.status, Some(0), "{}", made.stderr);
     made.stdout
 }
 
-/// Writes the baseline that all tests share.
+/// Writes the measured baseline that tests share.
 fn baseline(place: &Place) -> PathBuf {
     static BASELINE: OnceLock<String> = OnceLock::new();
+    write(
+        place,
+        BASELINE.get_or_init(|| measure_baseline(&Place::new())),
+    )
+}
+
+/// Writes a baseline without profiles, whose guest is replayed as that of each check is.
+fn replayed_baseline(place: &Place) -> PathBuf {
+    write(place, &measure_baseline(place))
+}
+
+fn write(place: &Place, baseline: &str) -> PathBuf {
     let file = place.path().join("baseline.json");
-    let text = BASELINE.get_or_init(measure_baseline);
-    std::fs::write(&file, text).expect("write succeeds");
+    std::fs::write(&file, baseline).expect("write succeeds");
     file
 }
 
@@ -58,7 +69,7 @@ fn unchanged_figures_pass() {
     assert_eq!(result.stdout, "same: 7 figures as in the baseline\n");
     assert_eq!(result.stderr, "");
     let first = std::fs::read_to_string(file).expect("file exists");
-    assert_eq!(measure_baseline(), first, "two baselines differ");
+    assert_eq!(measure_baseline(&place), first, "two baselines differ");
 }
 
 #[test]
@@ -66,8 +77,8 @@ fn one_instruction_is_a_change_without_tolerance() {
     if !has_qemu("a change against a baseline of sim") {
         return;
     }
-    let place = Place::new();
-    let file = baseline(&place);
+    let place = Place::replaying();
+    let file = replayed_baseline(&place);
     edit(&file, |json| {
         take(&mut figures(json)["basic/getpid"], 1.0);
         json["environments"]["sim"]["facts"]["qemu"] = "0.1".into();
@@ -110,8 +121,8 @@ fn missing_and_new_operations_are_changes() {
     if !has_qemu("an operation that appears") {
         return;
     }
-    let place = Place::new();
-    let file = baseline(&place);
+    let place = Place::replaying();
+    let file = replayed_baseline(&place);
     edit(&file, |json| {
         let all = figures(json).as_object_mut().expect("figures");
         all.remove("basic/yield");

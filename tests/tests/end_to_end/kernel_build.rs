@@ -7,11 +7,14 @@
 use rusqlite::Connection;
 use std::path::Path;
 use std::time::Duration;
-use trapline_tests::processes::{naming, signal, wait_until, TO_BEGIN};
+use trapline_tests::processes::{descendants, is_running, naming, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{assert_fits_80_columns, CommandOutput, Place};
 use trapline_tests::skip;
 
 const FEATURE: &str = "building a kernel";
+
+/// Time limit for the first build, which may prepare the source.
+const PREPARED: Duration = Duration::from_secs(600);
 
 fn kernel_build(place: &Place, words: &str) -> CommandOutput {
     let all: Vec<_> = ["kernel-build"]
@@ -76,10 +79,8 @@ fn environments_that_cannot_build_report_why() {
 #[ignore = "slow: builds a kernel twice"]
 fn repeated_host_builds_have_the_same_proof() {
     let place = Place::new();
-    let words = "--env host --size mini --cpus 1 --place same --boots 2";
-    let store = place.store();
-    let json_words = format!("{words} --format json --store {}", store.display());
-    let result = kernel_build(&place, &json_words);
+    let words = "--env host --size mini --cpus 1 --place same --boots 2 --format json";
+    let result = place.run_storing("kernel-build", words);
     let json = result.json();
     let cell = &json["cells"][0];
     if let Some(reason) = cell["skip"].as_str() {
@@ -87,7 +88,7 @@ fn repeated_host_builds_have_the_same_proof() {
     }
     assert_eq!(result.status, Some(0), "{result:?}");
     assert_eq!(cell["boots"], 2, "{json:#}");
-    let builds = stored(&store);
+    let builds = stored(&place.store());
     assert_eq!(builds.len(), 2, "{json:#}");
     for (took, own, proof) in &builds {
         assert_eq!(*proof, builds[0].2, "{json:#}");
@@ -98,7 +99,7 @@ fn repeated_host_builds_have_the_same_proof() {
     let facts = &json["environments"]["host:jobs=1,place=same"]["facts"];
     assert_eq!(facts["build-size"], "mini", "{json:#}");
     assert_eq!(facts["build-objects"], "30", "{json:#}");
-    let table = kernel_build(&place, &words.replace("--boots 2", "--boots 1"));
+    let table = place.run_storing("show", "--format table");
     assert!(table.stdout.contains("\n host  "), "{}", table.stdout);
     assert_fits_80_columns(&table.stdout);
 }
@@ -146,8 +147,7 @@ fn killed_plan_of_builds_is_resumed() {
     );
     let mut lab = place.trapline(&words);
     let mut lab = lab.spawn().expect("trapline starts");
-    // The first build may prepare the source.
-    let begun = wait_until(Duration::from_secs(600), || !stored(&store).is_empty());
+    let begun = wait_until(PREPARED, || !stored(&store).is_empty());
     lab.kill().expect("file is owned by the test");
     lab.wait().expect("file is owned by the test");
     assert!(begun, "nothing was built");
@@ -204,14 +204,18 @@ fn interrupted_build_leaves_no_processes() {
         let mut lab = place.trapline(&words);
         let mut lab = lab.spawn().expect("trapline starts");
         let builds = || !naming(&place.parts().join("trapline-agent")).is_empty();
-        let begun = wait_until(TO_BEGIN, builds);
-        // It unpacks the source, then runs make.
-        std::thread::sleep(Duration::from_millis(1500));
+        // The agent unpacks the source first, and the first one on a host is prepared.
+        let make = || descendants(lab.id(), "make");
+        let begun = wait_until(PREPARED, || !make().is_empty());
+        let make = make();
         signal(&lab, how);
         let result = lab.wait().expect("child can be reaped");
         let status = if how == libc::SIGINT { Some(130) } else { None };
         assert!(begun && result.code() == status, "signal {how}: {result}");
-        let gone = wait_until(TO_BEGIN, || !builds());
-        assert!(gone, "signal {how} left {:?}", naming(&place.parts()));
+        let gone = wait_until(TO_BEGIN, || {
+            !builds() && !make.iter().any(|process| is_running(*process))
+        });
+        let left = naming(&place.parts());
+        assert!(gone, "signal {how} left {left:?} or of {make:?}");
     }
 }

@@ -273,7 +273,7 @@ fn is_loaded(module: &str) -> bool {
 
 #[test]
 #[ignore = "slow: boots two guests in each of three machines"]
-fn packets_between_guests_are_exact_and_explained() {
+fn packets_between_guests_are_measured_and_explained() {
     if !has_qemu("packets between guests") {
         return;
     }
