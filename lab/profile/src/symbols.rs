@@ -74,8 +74,8 @@ pub struct Symbols {
     entries: BTreeMap<(AddressSpace, u64), Entry>,
     /// Functions of unwind tables, for addresses without a symbol.
     unwound: BTreeMap<(AddressSpace, u64), Entry>,
-    /// Mapped files, for addresses without a function.
-    ranges: BTreeMap<(AddressSpace, u64), Entry>,
+    /// Mapped files, for addresses without a function. They may overlap: linkers place programs at the same addresses.
+    ranges: Vec<(AddressSpace, Range<u64>, Function)>,
     /// Address in its file of each code page, by fingerprint.
     pages: BTreeMap<u64, (AddressSpace, u64)>,
     files: u16,
@@ -87,25 +87,22 @@ const UNKNOWN: &str = "[unknown]";
 impl Symbols {
     /// Returns the function at `address`.
     pub fn find(&self, space: AddressSpace, address: u64) -> Function {
-        let tables = [&self.entries, &self.unwound, &self.ranges];
-        let mut found = tables
-            .into_iter()
-            .filter_map(|table| lookup(table, space, address));
-        let mut function = found
-            .next()
-            .map(|(_, function)| function.clone())
-            .unwrap_or_else(|| Function {
-                component: match space {
-                    AddressSpace::Guest => "guest",
-                    AddressSpace::Hypervisor | AddressSpace::NestedHypervisor(_) => "hypervisor",
-                    AddressSpace::Kernel | AddressSpace::NestedKernel(_) => "kernel",
-                    AddressSpace::User | AddressSpace::NestedUser(_) | AddressSpace::File(_) => {
-                        "program"
-                    }
+        let named = lookup(&self.entries, space, address);
+        let found = named.or_else(|| lookup(&self.unwound, space, address));
+        let found = found.map(|(_, function)| function);
+        let found = found.or_else(|| self.file_at(space, address));
+        let mut function = found.cloned().unwrap_or_else(|| Function {
+            component: match space {
+                AddressSpace::Guest => "guest",
+                AddressSpace::Hypervisor | AddressSpace::NestedHypervisor(_) => "hypervisor",
+                AddressSpace::Kernel | AddressSpace::NestedKernel(_) => "kernel",
+                AddressSpace::User | AddressSpace::NestedUser(_) | AddressSpace::File(_) => {
+                    "program"
                 }
-                .to_owned(),
-                name: UNKNOWN.to_owned(),
-            });
+            }
+            .to_owned(),
+            name: UNKNOWN.to_owned(),
+        });
         if let Some(level) = space.nested_level() {
             function.component = nested_component(level, &function.component);
         }
@@ -122,6 +119,14 @@ impl Symbols {
             function.component = nested_component(level, &function.component);
         }
         function
+    }
+
+    /// Returns the shortest range with an address, of several the last one added.
+    fn file_at(&self, space: AddressSpace, address: u64) -> Option<&Function> {
+        let ranges = self.ranges.iter().rev();
+        let around = ranges.filter(|(its, range, _)| *its == space && range.contains(&address));
+        let shortest = around.min_by_key(|(_, range, _)| range.end - range.start);
+        shortest.map(|(_, _, function)| function)
     }
 
     fn place(&self, space: AddressSpace, address: u64, page: Option<u64>) -> (AddressSpace, u64) {
@@ -248,12 +253,8 @@ impl Symbols {
 
     /// Adds a mapping of `component`, for its code without symbols.
     pub fn add_range(&mut self, space: AddressSpace, start: u64, end: u64, component: &str) {
-        let entry = Entry {
-            end: Some(end),
-            limit: end,
-            function: Function::nameless(component, None),
-        };
-        self.ranges.insert((space, start), entry);
+        let function = Function::nameless(component, None);
+        self.ranges.push((space, start..end, function));
     }
 
     /// Adds a function of `component` without a file, for addresses without another name.
@@ -264,15 +265,11 @@ impl Symbols {
         component: &str,
         name: &str,
     ) {
-        let entry = Entry {
-            end: Some(addresses.end),
-            limit: addresses.end,
-            function: Function {
-                component: component.to_owned(),
-                name: name.to_owned(),
-            },
+        let function = Function {
+            component: component.to_owned(),
+            name: name.to_owned(),
         };
-        self.ranges.insert((space, addresses.start), entry);
+        self.ranges.push((space, addresses, function));
     }
 
     /// Adds a symbol. Of several at one address, those with an end take precedence, then the

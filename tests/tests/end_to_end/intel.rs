@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
-use trapline_tests::measurements::{cells, component_insn, estimate, total_insn};
+use trapline_tests::measurements::{cells, component_insn, estimate, facts, total_insn};
 use trapline_tests::processes::{children, signal, wait_until, TO_BEGIN};
 use trapline_tests::run::{has, unavailable_reason, CommandOutput, Place};
 use trapline_tests::{skip, write_program};
@@ -20,15 +20,32 @@ fn profile(place: &Place, environment: &str, operation: &str) -> (String, Value)
     (result.stdout, json)
 }
 
+/// Share by which the clock of Bochs 3.0 may be short: it lags by up to five instructions at the end of a batch, but not while they
+/// are traced.
+const LAG: f64 = 2e-4;
+
+/// Checks a profile against an operation's figure in a run.
 #[track_caller]
-fn assert_explains(profile: &Value, figure: f64) {
+fn assert_explains(profile: &Value, run: &Value, environment: &str, operation: &str) {
     assert_eq!(profile["residual"], 0, "{profile:#}");
     let total = profile["total"].as_f64().expect("total is a number");
     assert!((total_insn(profile) - total).abs() < 1e-6, "{profile:#}");
+    let figure = estimate(run, environment, operation);
+    let bochs = facts(run, environment)["bochs"].as_str();
+    let lag = if bochs.is_some_and(|version| version.starts_with("2.")) {
+        0.0
+    } else {
+        LAG * total
+    };
     assert!(
-        (total - figure).abs() < 1e-6,
+        (-lag - 1e-6..1e-6).contains(&(figure - total)),
         "profiling changes the figure: {figure} to {total}"
     );
+}
+
+/// Returns a run of one operation.
+fn measured(place: &Place, environment: &str, operation: &str) -> Value {
+    place.measure(&["-q", "--env", environment, "--workload", operation])
 }
 
 #[test]
@@ -38,7 +55,8 @@ fn all_instructions_of_the_bare_machine_belong_to_the_image() {
         return;
     }
     let (text, json) = profile(&place, "sim-vmx", "basic/getpid");
-    assert_explains(&json, place.figure("sim-vmx", "basic/getpid"));
+    let run = measured(&place, "sim-vmx", "basic/getpid");
+    assert_explains(&json, &run, "sim-vmx", "getpid");
     assert!(component_insn(&json, "guest") >= 1.0, "{text}");
 }
 
@@ -59,7 +77,7 @@ fn image_in_kvm_is_reproducible_and_explained() {
     }
     assert_reproducible(&place, "sim-vmx/kvm");
     let (text, json) = profile(&place, "sim-vmx/kvm", "exits/port-out");
-    assert_explains(&json, estimate(&run, "sim-vmx/kvm", "port-out"));
+    assert_explains(&json, &run, "sim-vmx/kvm", "port-out");
     assert_eq!(json["exits"], json["operations"], "one exit each");
     for component in ["guest", "kvm_intel", "kvm", "kernel", "trapline-vmm"] {
         let insn = component_insn(&json, component);
@@ -79,7 +97,8 @@ fn profile_of_an_exit_to_xen_is_complete() {
     }
     let operation = "exits/cpuid";
     let (text, json) = profile(&place, environment, operation);
-    assert_explains(&json, place.figure(environment, operation));
+    let run = measured(&place, environment, operation);
+    assert_explains(&json, &run, environment, "cpuid");
     assert_eq!(json["exits"], json["operations"], "one exit each");
     for component in ["guest", "xen"] {
         let insn = component_insn(&json, component);
@@ -114,7 +133,8 @@ fn profile_of_a_fork_is_complete() {
         return;
     }
     let (text, json) = profile(&place, "sim-vmx", "system/fork");
-    assert_explains(&json, place.figure("sim-vmx", "system/fork"));
+    let run = measured(&place, "sim-vmx", "system/fork");
+    assert_explains(&json, &run, "sim-vmx", "fork");
     assert_ne!(json["faults"], 0, "{text}");
 }
 

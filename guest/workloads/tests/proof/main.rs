@@ -261,12 +261,11 @@ fn an_expiry_during_the_handling_of_another_is_missing() {
 #[track_caller]
 fn assert_missing(op: &str, apart: u64) {
     let recorded = recorded_expiries(Defect::SlowHandler, op);
-    let apart = |pair: &[u64]| pair[1] >= pair[0] + apart || pair[1] == 1024;
-    assert!(recorded.windows(2).all(apart), "{recorded:?}");
-    assert!(
-        recorded.contains(&1024),
-        "each window begins with its first expiry"
-    );
+    let is_apart =
+        |pair: &[u64]| pair[1] >= pair[0] + apart || (pair[0] < 1024) == (pair[1] >= 1024);
+    assert!(recorded.windows(2).all(is_apart), "{recorded:?}");
+    // On a busy machine the first expiries of a window may pass before it begins.
+    assert!(recorded.iter().any(|expiry| *expiry >= 1024));
     assert!(recorded.iter().all(|expiry| *expiry < EXPIRIES));
     let recorded = recorded_expiries(Defect::None, op);
     assert!(

@@ -109,6 +109,21 @@ fn code_is_identified_by_its_page() {
     assert_eq!(unknown.component, "program");
 }
 
+/// The linker of Debian 13 places a small segment of one program where another program begins.
+#[test]
+fn an_address_belongs_to_the_shortest_range_around_it() {
+    let mut symbols = Symbols::default();
+    let space = AddressSpace::User;
+    symbols.add_range(space, 0x1000, 0x9000, "large");
+    symbols.add_range(space, 0x1000, 0x1100, "small");
+    symbols.add_range(space, 0x4000, 0x5000, "page");
+    let component = |address| symbols.find(space, address).component;
+    assert_eq!(
+        [0x10ff, 0x1100, 0x4000, 0x5000, 0x9000].map(component),
+        ["small", "large", "page", "large", "program"]
+    );
+}
+
 #[test]
 fn mappings_of_one_file_are_merged() {
     let text = "00400000-00401000 r--p 00000000 00:02 7 /usr/bin/x\n\
