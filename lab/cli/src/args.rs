@@ -31,7 +31,7 @@ pub use format::{Color, Format, PlainFormat, Preset, ProfileFormat, SymbolSource
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
 pub use history::{HistoryArgs, HistoryFormat};
 pub use inspect::{DoctorArgs, ExplainArgs, FloorArgs, ListArgs, ShowArgs};
-pub use irq::{Contradiction, IrqArgs, Timer};
+pub use irq::{Contradiction, IrqArgs};
 pub use kernel_build::KernelBuildArgs;
 pub use names::selected;
 pub use net::NetArgs;

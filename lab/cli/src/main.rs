@@ -36,6 +36,7 @@ mod session;
 mod show;
 mod store_path;
 mod terminal;
+mod timer;
 
 use args::{Cli, Command, EnvironmentOptions, PlainFormat};
 use failure::{Failure, Status};

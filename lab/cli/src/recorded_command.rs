@@ -1,6 +1,6 @@
 //! Commands that repeat stored runs, for pasting into a shell.
 
-use crate::args::Timer;
+use crate::timer::Timer;
 use clap::ValueEnum;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -251,6 +251,22 @@ mod tests {
         text
     }
 
+    /// Returns a request of packets through a user's program.
+    fn of_packets() -> Request {
+        let mine = EnvironmentId::define_forwarder("mine-of-commands", "./mine {a} {b}").unwrap();
+        let packets = packets::operations(
+            &[60],
+            &packets::Direction::ALL[..1],
+            &[Purpose::Given(1_000)],
+        );
+        Request {
+            configs: packets::configs(&[mine], &packets::Ring::ALL, &[1]),
+            long: packets.into_iter().map(Operation::Packets).collect(),
+            boots: Some(5),
+            ..Request::default()
+        }
+    }
+
     #[test]
     fn every_kind_of_run_is_repeated_by_its_command() {
         let halting = irq::Settings {
@@ -264,12 +280,6 @@ mod tests {
             aim,
             ..request(names::operations("exits/port-out").unwrap())
         };
-        let mine = EnvironmentId::define_forwarder("mine-of-commands", "./mine {a} {b}").unwrap();
-        let packets = packets::operations(
-            &[60],
-            &packets::Direction::ALL[..1],
-            &[Purpose::Given(1_000)],
-        );
         let requests = [
             request(names::operations("basic,irq").unwrap()),
             Request {
@@ -295,12 +305,7 @@ mod tests {
                 boots: Some(3),
                 ..Request::default()
             },
-            Request {
-                configs: packets::configs(&[mine], &packets::Ring::ALL, &[1]),
-                long: packets.into_iter().map(Operation::Packets).collect(),
-                boots: Some(5),
-                ..Request::default()
-            },
+            of_packets(),
         ];
         let commands: Vec<String> = requests.iter().map(parsed).collect();
         expect![[r#"

@@ -1,8 +1,8 @@
 //! Secondary CPUs, for workloads `ipc` and `smp`.
 //!
 //! [`area`] is the memory of a CPU, `start.s` its first instructions, [`start`] the boot CPU's side of the start, [`group`]
-//! what the CPUs execute, [`run_queue`] which thread runs on a CPU, [`page`] a page whose frame changes meanwhile. Secondary
-//! CPUs execute nothing else: all state in [`crate::cpu::Global`] belongs to the boot CPU.
+//! what the CPUs execute, [`secondary`] how a secondary one comes to that, [`run_queue`] which thread runs on a CPU, [`page`] a
+//! page whose frame changes meanwhile. Secondary CPUs execute nothing else: all state in [`crate::cpu::Global`] belongs to the boot CPU.
 
 mod area;
 #[cfg(trapline_image)]
@@ -11,6 +11,8 @@ mod group;
 mod page;
 #[cfg(trapline_image)]
 mod run_queue;
+#[cfg(trapline_image)]
+mod secondary;
 #[cfg(trapline_image)]
 mod start;
 

@@ -1,11 +1,11 @@
 //! Start of secondary CPUs by INIT and startup IPIs (Intel SDM volume 3, 9.4.4).
 
 use super::area::Area;
-use super::{group, run_queue};
+use super::run_queue;
 use crate::cpu::{control, pause, ring};
 use crate::interrupts::{self, send_init, send_startup, send_wake, Apic};
 use crate::memory;
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
 use core::mem::size_of;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
@@ -52,7 +52,7 @@ extern "C" {
 static trapline_starting: AtomicPtr<Area> = AtomicPtr::new(ptr::null_mut());
 
 /// Number of secondary CPUs that run.
-static RUNNING: AtomicU32 = AtomicU32::new(0);
+pub static RUNNING: AtomicU32 = AtomicU32::new(0);
 
 /// Starts the secondary CPUs of a machine with `cpus` CPUs, one after the other, unless they run. `_apic` is that of
 /// this CPU.
@@ -146,24 +146,4 @@ fn await_start(number: u32) -> Result<(), Reason> {
         }
     }
     Err(MISSING)
-}
-
-/// First function of a secondary CPU, on its stack.
-#[no_mangle]
-extern "C" fn trapline_secondary(area: &'static Area) -> ! {
-    let (base, limit) = area.descriptor_table();
-    let pointer = [u64::from(limit) << 48, base];
-    // SAFETY: the table has the same segments as the loaded one, and the task state of this CPU. The pointer begins
-    // with the last two bytes of the first word.
-    unsafe {
-        asm!("lgdt [{}]", in(reg) pointer.as_ptr().byte_add(6), options(readonly, nostack));
-        asm!("ltr {:x}", in(reg) TASK, options(nostack));
-    }
-    match Apic::open() {
-        Ok(_enabled) => {
-            RUNNING.store(area.number, SeqCst);
-            group::serve(area.number)
-        }
-        Err(reason) => panic!("{reason}"),
-    }
 }

@@ -2,11 +2,12 @@
 
 use super::pages::after_help;
 use super::{environment_parser, value_parser, Format, RunOptions, SizeOptions};
+use crate::timer::Timer;
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use trapline_abi::job::WaitMode;
-use trapline_abi::{Op, OpSet};
+
 use trapline_model::irq::{self, InvalidUnit, Settings, Share, Time};
 use trapline_model::{Conditions, EnvironmentId, Halt, Loads, PerCpu, Pin, Sched, Scheduling};
 
@@ -58,23 +59,6 @@ pub struct IrqArgs {
 /// Help of `--boots`, whose default differs because a boot with interrupts is long.
 const BOOTS: &str = "Boots per wall-clock environment [default: 1]";
 
-/// Source of the interrupts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Timer {
-    /// Timer of the guest, set for each expiry
-    Own,
-    /// The same, which counts down
-    Count,
-    /// The same, set once
-    Periodic,
-    /// Timer of the host or VMM
-    Host,
-    /// Own and host, one after the other
-    Both,
-    /// Each of them, one after the other
-    All,
-}
-
 /// Idle state of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Idle {
@@ -93,20 +77,6 @@ const PINS: &[&str] = &[
     "Alone on a CPU",
     "On one CPU, with its VMM and the loads",
 ];
-
-impl Timer {
-    /// Returns the operations of this timer.
-    pub fn operations(self) -> OpSet {
-        match self {
-            Self::Own => Op::OwnTimer.into(),
-            Self::Count => Op::CountTimer.into(),
-            Self::Periodic => Op::PeriodicTimer.into(),
-            Self::Host => Op::HostTimer.into(),
-            Self::Both => Op::OwnTimer | Op::HostTimer,
-            Self::All => irq::operations(),
-        }
-    }
-}
 
 /// Options that exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,6 +174,7 @@ fn period(text: &str) -> Result<Time, BadPeriod> {
 mod tests {
     use super::super::{command, Command};
     use super::*;
+    use trapline_abi::OpSet;
 
     fn parsed(words: &[&str]) -> Result<IrqArgs, clap::Error> {
         match command("irq", words)? {
