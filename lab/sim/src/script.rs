@@ -214,6 +214,7 @@ fn encoded(text: &str) -> String {
 mod tests {
     use super::*;
     use expect_test::expect;
+    use trapline_abi::Op;
 
     #[test]
     fn script_has_tab_separated_words_and_numbered_launches() {
@@ -285,7 +286,7 @@ mod tests {
     #[test]
     fn time_limit_grows_with_timers() {
         let job = Job {
-            run: irq::operations(),
+            run: Op::OwnTimer | Op::HostTimer,
             expiries: 100_000,
             period: 10_000_000,
             ..Job::EMPTY

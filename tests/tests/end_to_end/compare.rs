@@ -149,6 +149,10 @@ fn runs_are_the_replicates_of_stored_comparisons() {
         remarks.contains("name at least three runs of each"),
         "{remarks}"
     );
+    // Runs that are not equivalent, on the quietest host either.
+    let store = Connection::open(place.store()).expect("store exists");
+    let slower = "UPDATE boots SET unit_per_tick = 1.5 * unit_per_tick WHERE run > 3";
+    store.execute(slower, []).expect("three slower runs");
     let six = compare(&place, "1,2,3 4,5,6 --format json").json();
     assert_eq!(six["replicate"], "run");
     let getpid = operation(&six, "getpid");
