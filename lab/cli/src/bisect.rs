@@ -69,7 +69,7 @@ const PARTS: &str = "target/dist";
 
 /// Returns the environments to compare.
 fn environments(args: &BisectArgs) -> Vec<EnvironmentId> {
-    let has_vmm = args.run_options.environment_options.files.vmm.is_some();
+    let has_vmm = args.environment_options.files.vmm.is_some();
     match (args.environments.as_slice(), has_vmm) {
         ([], true) => vec![EnvironmentId::SIM_CUSTOM],
         ([], false) => vec![EnvironmentId::SIM_KVM],
@@ -90,7 +90,7 @@ fn parts(args: &BisectArgs, environments: &[EnvironmentId]) -> Option<PathBuf> {
 /// missing then, and not that of an earlier commit.
 fn built_files(args: &BisectArgs, environments: &[EnvironmentId]) -> Vec<PathBuf> {
     let vmms = environments.iter().filter_map(|id| match id.custom_vmm()? {
-        OPTION_VMM => args.run_options.environment_options.files.vmm.clone(),
+        OPTION_VMM => args.environment_options.files.vmm.clone(),
         name => CustomVmm::defined(name, id.stack().guest).ok(),
     });
     let of_vmms = vmms.flat_map(|vmm| vmm.relative_paths());
@@ -102,7 +102,7 @@ fn built_files(args: &BisectArgs, environments: &[EnvironmentId]) -> Vec<PathBuf
 /// Returns the settings whose relative paths are those of each commit: the file of a kernel, which has a slash, unlike the
 /// name of a package, and the directory of its modules.
 fn kernel_files(args: &BisectArgs) -> impl Iterator<Item = (&'static str, PathBuf)> + '_ {
-    let settings = &args.run_options.environment_options.files.machine.0;
+    let settings = &args.environment_options.files.machine.0;
     let text = |name| settings.text(name).unwrap_or_default();
     let names: &[&str] = if text("kernel").contains('/') {
         &["kernel", "modules"]
@@ -126,7 +126,7 @@ fn inventory_of(
             Some(parts) => settings.parts.measuring(worktree.join(parts)),
             None => settings.parts,
         },
-        vmm: args.run_options.environment_options.files.vmm.clone(),
+        vmm: args.environment_options.files.vmm.clone(),
         vmm_directory: worktree.to_owned(),
         ..settings
     })
@@ -134,7 +134,7 @@ fn inventory_of(
 
 /// Returns the options with the kernel of `worktree`, without the VMM. Neither exists before a commit is built.
 fn environment_options(args: &BisectArgs, worktree: Option<&Path>) -> EnvironmentOptions {
-    let mut options = args.run_options.environment_options.clone();
+    let mut options = args.environment_options.clone();
     options.files.vmm = None;
     for (name, path) in kernel_files(args) {
         let path = worktree.map(|worktree| worktree.join(path).display().to_string());

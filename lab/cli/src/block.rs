@@ -18,7 +18,7 @@ pub fn block(args: &BlockArgs) -> Result<Status, Failure> {
         require_new(path)?;
     }
     let mut store = open_store(&args.run_options)?;
-    let environment_options = &args.run_options.environment_options;
+    let environment_options = &args.environment_options;
     environment_options.reject_thread_policy()?;
     let inventory = environment_options.inventory_with(|settings| Settings {
         disk: args.disk.clone(),

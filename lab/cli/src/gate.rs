@@ -1,7 +1,7 @@
 //! `trapline baseline` and `trapline check`: writes exact figures, and compares with them. Both store
 //! their observations.
 
-use crate::args::{BaselineArgs, CheckArgs, GateFormat, RunOptions};
+use crate::args::{BaselineArgs, CheckArgs, EnvironmentOptions, GateFormat, RunOptions};
 use crate::session::{open_store, Session};
 use crate::terminal;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
         chosen => operations(chosen),
     };
     require_exact(&args.environments, &operations)?;
-    let (mut store, session) = open(&args.run_options)?;
+    let (mut store, session) = open(&args.run_options, &args.environment_options)?;
     let context = session.context();
     let configs = operations.configs(&args.environments);
     let configs = Config::in_layouts(&configs, args.layout_options.layouts);
@@ -67,9 +67,12 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
     terminal::print_text(&baseline.text())
 }
 
-fn open(options: &RunOptions) -> Result<(Store, Session), Failure> {
+fn open(
+    options: &RunOptions,
+    environments: &EnvironmentOptions,
+) -> Result<(Store, Session), Failure> {
     let store = open_store(options)?;
-    let inventory = options.environment_options.inventory()?;
+    let inventory = environments.inventory()?;
     Ok((store, Session::open(options, inventory)?))
 }
 
@@ -82,7 +85,7 @@ pub fn check(args: &CheckArgs) -> Result<Status, Failure> {
     let configs = baseline.configs();
     let configs = configs.map_err(|error| unusable(&args.baseline, &error))?;
     let configs: Vec<Config> = configs.into_iter().collect();
-    let (mut store, session) = open(&args.run_options)?;
+    let (mut store, session) = open(&args.run_options, &args.environment_options)?;
     let context = session.context();
     require_same_scheduling(&baseline, context.inventory.scheduling())?;
     let operations = baseline.operations();

@@ -19,7 +19,7 @@ use trapline_stats::irq::Proof;
 pub fn irq(args: &IrqArgs) -> Result<Status, Failure> {
     let settings = args.settings().map_err(contradiction)?;
     let mut store = open_store(&args.run_options)?;
-    let environment_options = &args.run_options.environment_options;
+    let environment_options = &args.environment_options;
     let inventory = environment_options.inventory_with(|settings| settings)?;
     check_sched(settings.scheduling.sched, &args.environments)?;
     let session = Session::open(&args.run_options, inventory)?;

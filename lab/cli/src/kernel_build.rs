@@ -15,7 +15,7 @@ use trapline_runner::{Failure, Inventory, Status};
 /// A part is missing, the store cannot be written, or output cannot.
 pub fn kernel_build(args: &KernelBuildArgs) -> Result<Status, Failure> {
     let mut store = open_store(&args.run_options)?;
-    let inventory = args.run_options.environment_options.inventory()?;
+    let inventory = args.environment_options.inventory()?;
     confirm(args, &inventory)?;
     let session = Session::open(&args.run_options, inventory)?;
     let request = args.request();

@@ -1,6 +1,6 @@
 //! `trapline net`: measures rates and latencies of packets through forwarders.
 
-use crate::args::NetArgs;
+use crate::args::{EnvironmentOptions, NetArgs};
 use crate::run;
 use crate::session::{open_store, Session};
 use trapline_model::{packets, EnvironmentId, Request};
@@ -20,7 +20,7 @@ pub fn net(args: &NetArgs) -> Result<Status, Failure> {
         ..request
     };
     let mut store = open_store(&args.run_options)?;
-    let inventory = args.run_options.environment_options.inventory()?;
+    let inventory = EnvironmentOptions::default().inventory()?;
     let session = Session::open(&args.run_options, inventory)?;
     session.warn_of_load(&[EnvironmentId::HOST.into()], args.run_options.quiet);
     let request = Request {

@@ -25,7 +25,7 @@ pub fn populate(args: &PopulateArgs) -> Result<Status, Failure> {
         ));
     }
     let mut store = open_store(&args.run_options)?;
-    let inventory = args.run_options.environment_options.inventory()?;
+    let inventory = args.environment_options.inventory()?;
     let session = Session::open(&args.run_options, inventory)?;
     let environments = args.environments();
     let request = request(args, args.operations(), &environments, &session.inventory);

@@ -19,7 +19,7 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     let options = &args.run_options;
     // A plan may define VMMs, whose environments are then in the inventory.
     let study = args.plan.as_deref().map(plan::read).transpose()?;
-    let inventory = options.environment_options.inventory_of(args.overrides())?;
+    let inventory = args.environment_options.inventory_of(args.overrides())?;
     if let Some(study) = study {
         let mut session = Session::open(options, inventory.with_overrides(&study.configs)?)?;
         session.show_findings();

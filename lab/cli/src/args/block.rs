@@ -2,7 +2,7 @@
 
 use super::cache::size;
 use super::pages::after_help;
-use super::{environment_parser, Format, RunOptions, SizeOptions};
+use super::{environment_parser, EnvironmentOptions, Format, RunOptions, SizeOptions};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use std::path::PathBuf;
@@ -36,6 +36,8 @@ pub struct BlockArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+    #[command(flatten)]
+    pub environment_options: EnvironmentOptions,
     #[command(flatten)]
     pub run_options: RunOptions,
 }

@@ -1,7 +1,7 @@
 //! Arguments of `compare`.
 
 use super::pages::after_help;
-use super::{workload_parser, Format, Preset, RunOptions};
+use super::{workload_parser, EnvironmentOptions, Format, Preset, RunOptions};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -64,6 +64,8 @@ pub struct CompareArgs {
     /// Add the functions that changed to the page: output of `trapline explain A B W/OP --format json`
     #[arg(long = "profile", value_name = "FILE", num_args = 1.., requires = "html", hide_short_help = true)]
     pub profiles: Vec<PathBuf>,
+    #[command(flatten)]
+    pub environment_options: EnvironmentOptions,
     #[command(flatten)]
     pub run_options: RunOptions,
 }

@@ -1,7 +1,9 @@
 //! Arguments of `baseline`, `check` and `bisect`.
 
 use super::pages::after_help;
-use super::{environment_parser, exact_workload_parser, LayoutOptions, RunOptions};
+use super::{
+    environment_parser, exact_workload_parser, EnvironmentOptions, LayoutOptions, RunOptions,
+};
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -22,6 +24,8 @@ pub struct BaselineArgs {
     #[command(flatten)]
     pub layout_options: LayoutOptions,
     #[command(flatten)]
+    pub environment_options: EnvironmentOptions,
+    #[command(flatten)]
     pub run_options: RunOptions,
 }
 
@@ -37,6 +41,8 @@ pub struct CheckArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = GateFormat::Table)]
     pub format: GateFormat,
+    #[command(flatten)]
+    pub environment_options: EnvironmentOptions,
     #[command(flatten)]
     pub run_options: RunOptions,
 }
@@ -69,6 +75,8 @@ pub struct BisectArgs {
     pub parts: Option<PathBuf>,
     #[command(flatten)]
     pub tolerances: ToleranceArgs,
+    #[command(flatten)]
+    pub environment_options: EnvironmentOptions,
     #[command(flatten)]
     pub run_options: RunOptions,
 }

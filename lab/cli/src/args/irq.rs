@@ -1,7 +1,9 @@
 //! Arguments of `irq`.
 
 use super::pages::after_help;
-use super::{environment_parser, value_parser, Format, RunOptions, SizeOptions};
+use super::{
+    environment_parser, value_parser, EnvironmentOptions, Format, RunOptions, SizeOptions,
+};
 use crate::timer::Timer;
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
@@ -52,6 +54,8 @@ pub struct IrqArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+    #[command(flatten)]
+    pub environment_options: EnvironmentOptions,
     #[command(flatten)]
     pub run_options: RunOptions,
 }
@@ -119,7 +123,7 @@ impl IrqArgs {
 
 impl IrqArgs {
     fn scheduling(&self, conditions: &Conditions) -> Result<Scheduling, Contradiction> {
-        let sched = self.run_options.environment_options.sched();
+        let sched = self.environment_options.sched();
         let default = conditions.default_pin(sched);
         let pin = self.pin.unwrap_or(default);
         use Pin::{Exclusive, Free, Shared};

@@ -1,7 +1,7 @@
 //! Arguments of `kernel-build`.
 
 use super::pages::after_help;
-use super::{environment_parser, value_parser, OutputOptions, RunOptions};
+use super::{environment_parser, value_parser, EnvironmentOptions, OutputOptions, RunOptions};
 use clap::Args;
 use trapline_model::cpus::MOST;
 use trapline_model::kernel_build::{self, Place, Size};
@@ -36,6 +36,8 @@ pub struct KernelBuildArgs {
     pub yes: bool,
     #[command(flatten)]
     pub output: OutputOptions,
+    #[command(flatten)]
+    pub environment_options: EnvironmentOptions,
     #[command(flatten)]
     pub run_options: RunOptions,
 }

@@ -1,7 +1,7 @@
 //! Arguments of `populate`.
 
 use super::pages::after_help;
-use super::{environment_parser, Format, RunOptions, SizeOptions};
+use super::{environment_parser, EnvironmentOptions, Format, RunOptions, SizeOptions};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use trapline_abi::{populate::ORDERS, OpSet};
@@ -27,6 +27,8 @@ pub struct PopulateArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+    #[command(flatten)]
+    pub environment_options: EnvironmentOptions,
     #[command(flatten)]
     pub run_options: RunOptions,
 }

@@ -34,13 +34,15 @@ pub struct RunArgs {
     #[command(flatten)]
     pub output: OutputOptions,
     #[command(flatten)]
+    pub environment_options: EnvironmentOptions,
+    #[command(flatten)]
     pub run_options: RunOptions,
 }
 
 impl RunArgs {
     /// Returns the settings of all configurations.
     pub fn overrides(&self) -> Overrides {
-        let mut overrides = self.run_options.environment_options.overrides();
+        let mut overrides = self.environment_options.overrides();
         overrides.extend(&self.guest_options.0);
         overrides
     }
@@ -121,8 +123,6 @@ impl SizeOptions {
 pub struct RunOptions {
     #[command(flatten)]
     pub store: StoreOptions,
-    #[command(flatten)]
-    pub environment_options: EnvironmentOptions,
     /// Time limit for one boot [default: a multiple of its usual time]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400), hide_short_help = true)]
     pub timeout: Option<u64>,

@@ -87,7 +87,7 @@ fn measure(args: &CompareArgs, a: &Config, b: &Config) -> Result<Compared, Failu
     let b = if is_aa { &a.control() } else { b };
     let both = [a.clone(), b.clone()];
     let mut store = open_store(&args.run_options)?;
-    let inventory = args.run_options.environment_options.inventory()?;
+    let inventory = args.environment_options.inventory()?;
     let inventory = inventory.with_overrides(&both)?;
     for config in &both {
         require_ready(&inventory, config)?;
