@@ -134,8 +134,8 @@ fn correct(log: &mut InterruptLog<'_>, start: Expiry, late_by: u64) {
     let (late_by, uncertainty) = if late_by <= read {
         (late_by, start.uncertainty)
     } else {
-        // A hypervisor may delay the first expiry; Xen does, by half a period (xen/arch/x86/hvm/vpt.c). Then it is known only that
-        // no interrupt comes before its expiry.
+        // The readings are the closer bound, or a hypervisor has delayed the first expiry; Xen does, by half a period
+        // (xen/arch/x86/hvm/vpt.c). Then it is known only that no interrupt comes before its expiry.
         let early = |one: &Interrupt| one.due.saturating_sub(one.entered);
         let early = log.entries().iter().map(early).max().unwrap_or(0);
         (early, read.saturating_sub(early))
