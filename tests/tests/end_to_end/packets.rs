@@ -233,16 +233,19 @@ fn rates_without_loss_are_searched() {
             .count()
     };
     assert!(of("search") >= 5, "{json:#}");
-    assert!(of("confirm") >= 12, "{json:#}");
     let bounds = cells
         .iter()
         .flat_map(|cell| cell["searched"].as_array().expect("list"));
+    let mut found = 0;
     for bounds in bounds {
         let [lower, upper] = ["lower", "upper"].map(|end| bounds[end].as_f64());
         let is_in_order = lower.zip(upper).is_none_or(|(lower, upper)| lower < upper);
         assert!(is_in_order, "{bounds}");
         let [kept, further] = ["kept", "further_trials"].map(|key| bounds[key].as_u64());
         assert!(kept.is_some() && kept <= further, "{bounds}");
+        // On a busy host every load may lose frames, and trials are disturbed.
+        assert_eq!(lower.is_some(), further > Some(0), "{bounds}");
+        found += further.unwrap_or(0);
         if further > Some(0) {
             let share = kept
                 .zip(further)
@@ -251,6 +254,7 @@ fn rates_without_loss_are_searched() {
             assert!(low <= share && share <= high, "{bounds}");
         }
     }
+    assert!(found == 0 || of("confirm") >= 12, "{json:#}");
 }
 
 #[test]
