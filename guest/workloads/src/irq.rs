@@ -40,7 +40,7 @@ pub trait PeriodicTimer {
 pub struct Expiry {
     /// The latest possible moment, in ticks.
     pub due: u64,
-    /// How much earlier it may have been, in ticks.
+    /// Time by which it may have been earlier, in ticks.
     pub uncertainty: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::cpus::{run_beside, several};
 use crate::measure::{ensure, repeat, Bench, Work};
 use crate::semaphore::{Cpu, Semaphore};
 use crate::stream;
-use crate::system::{Cpus, System};
+use crate::system::{Cpus, Reason, System};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use trapline_abi::job::MOST_CPUS;
@@ -209,6 +209,27 @@ fn measure_triad<S: System>(bench: &mut Bench<'_, S>, cpus: &dyn Cpus) {
             passes
         });
     });
+}
+
+/// Records a sample of each of several operations that `measure_one` does, after `warm_up` of them without one. Inlined, so that
+/// the markers have the name of the caller's module.
+#[inline(always)]
+fn measure_each<S: System>(
+    bench: &mut Bench<'_, S>,
+    op: Op,
+    warm_up: u32,
+    mut measure_one: impl FnMut(&mut Bench<'_, S>) -> Result<(), Reason>,
+) {
+    let mut verified = Ok(());
+    let mut measure_next = |bench: &mut Bench<'_, S>| verified = verified.and(measure_one(bench));
+    bench.warm_up(|bench| (0..warm_up).for_each(|_| measure_next(bench)));
+    bench.begin(op, 0);
+    let samples = bench.job.batches;
+    (0..samples).for_each(|_| measure_next(bench));
+    match verified {
+        Ok(()) => bench.end(op, samples, u64::from(op.number())),
+        Err(reason) => bench.fail(op, reason),
+    }
 }
 
 fn begin(parts: &[Batches], cpu: &dyn Cpu, size: u64) {

@@ -122,7 +122,8 @@ fn add_timestamps(observation: &mut Observation, traced: &TracedEnvironment) -> 
             Outcome::Measured {
                 interrupts: of_one, ..
             } => interrupts.extend(of_one),
-            Outcome::Failed(_) => {}
+            // Its interrupts may be among the traced ones.
+            Outcome::Failed(reason) => return Err(format!("a timer failed: {reason}")),
         }
     }
     if interrupts.is_empty() {

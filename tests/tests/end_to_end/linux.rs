@@ -29,17 +29,21 @@ fn distribution_kernel_on_sim_kvm_is_reproducible() {
     assert_reproducible(&run.place, LINUX_GUEST);
 }
 
+/// Linux guests of trapline-vmm and of QEMU.
+const BOTH_VMMS: [&str; 2] = ["sim/kvm/linux", "sim/qemu-kvm/linux"];
+
+fn has_both_vmms() -> bool {
+    has_qemu(FEATURE) && BOTH_VMMS.iter().all(|id| has(id, FEATURE))
+}
+
 #[test]
 #[ignore = "slow: make test-all"]
 fn starts_of_a_distribution_kernel_are_reproducible_in_both_vmms() {
-    if !has_qemu(FEATURE) {
+    if !has_both_vmms() {
         return;
     }
     let place = Place::reproducing();
-    let both = ["sim/kvm/linux", "sim/qemu-kvm/linux"];
-    if !both.iter().all(|id| has(id, FEATURE)) {
-        return;
-    }
+    let both = BOTH_VMMS;
     let json = place.measure(&["--env", &both.join(","), "--workload", "basic/getpid,boot"]);
     for environment in both {
         let getpid = estimate(&json, environment, "getpid");
@@ -61,14 +65,11 @@ fn starts_of_a_distribution_kernel_are_reproducible_in_both_vmms() {
 #[test]
 #[ignore = "slow: make test-all"]
 fn two_cpus_on_sim_kvm_are_reproducible() {
-    if !has_qemu(FEATURE) {
+    if !has_both_vmms() {
         return;
     }
     let place = Place::reproducing();
-    let both = ["sim/kvm/linux", "sim/qemu-kvm/linux"];
-    if !both.iter().all(|id| has(id, FEATURE)) {
-        return;
-    }
+    let both = BOTH_VMMS;
     let words = format!("--env {} --workload basic/getpid --cpus 2", both.join(","));
     let json = place.measure(&words.split(' ').collect::<Vec<_>>());
     for environment in both {

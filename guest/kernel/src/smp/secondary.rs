@@ -1,4 +1,4 @@
-//! What a secondary CPU executes after start.s.
+//! First function of a secondary CPU, after start.s.
 
 use super::area::Area;
 use super::group;

@@ -1,5 +1,6 @@
 //! Interrupts between CPUs, and the start of a further one, by the guest's own kernel.
 
+use super::measure_each;
 use crate::cpus::several;
 use crate::measure::{ensure, repeat, Bench, Work};
 use crate::system::System;
@@ -48,19 +49,10 @@ pub fn measure_starts<S: System>(bench: &mut Bench<'_, S>) {
     if let Err(reason) = cpus.reset() {
         return bench.skip(op, reason);
     }
-    let mut verified = cpus.restart();
-    let mut measure_one = |bench: &mut Bench<'_, S>| {
-        let reset = cpus.reset();
-        let started = bench.timed(op, |_| (1, cpus.restart()));
-        verified = verified.and(reset).and(started);
-    };
-    bench.warm_up(|bench| (0..WARM_UP).for_each(|_| measure_one(bench)));
-    bench.begin(op, 0);
-    let samples = bench.job.batches;
-    (0..samples).for_each(|_| measure_one(bench));
-    match verified {
-        Ok(()) => bench.end(op, samples, u64::from(op.number())),
-        Err(reason) => bench.fail(op, reason),
-    }
+    let running = cpus.restart();
+    measure_each(bench, op, WARM_UP, |bench| {
+        running.and_then(|()| cpus.reset())?;
+        bench.timed(op, |_| (1, cpus.restart()))
+    });
     bench.system.quiesce();
 }

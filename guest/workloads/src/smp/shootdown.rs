@@ -4,6 +4,7 @@
 //! older number than that of the last shootdown that had ended before. The next one begins when all of them have read the
 //! new number, so that all of them use the translation that it removes.
 
+use super::measure_each;
 use crate::cpus::{run_beside, several};
 use crate::measure::{ensure, Bench};
 use crate::semaphore::Cpu;
@@ -47,22 +48,12 @@ fn measure_on_first<S: System>(
     state: &State,
     count: u32,
 ) -> u64 {
-    let (mut number, mut verified) = (0, Ok(()));
-    let mut measure_one = |bench: &mut Bench<'_, S>| {
+    let mut number = 0;
+    measure_each(bench, op, WARM_UP, |bench| {
         number += 1;
         let remapped = bench.timed(op, |_| (1, cpus.remap(number)));
-        verified = verified
-            .and(remapped)
-            .and_then(|()| state.check(number, count));
-    };
-    bench.warm_up(|bench| (0..WARM_UP).for_each(|_| measure_one(bench)));
-    bench.begin(op, 0);
-    let samples = bench.job.batches;
-    (0..samples).for_each(|_| measure_one(bench));
-    match verified {
-        Ok(()) => bench.end(op, samples, u64::from(op.number())),
-        Err(reason) => bench.fail(op, reason),
-    }
+        remapped.and_then(|()| state.check(number, count))
+    });
     number
 }
 

@@ -231,7 +231,7 @@ impl System for Fake {
 
 /// A timer that is waited for by looking at the clock.
 struct Spinning {
-    /// Of the periodic timer, the last expiry that was waited for.
+    /// Next expiry; if the timer is periodic, the last one that was waited for.
     due: u64,
     period: u64,
     handling: u64,
