@@ -1,7 +1,7 @@
 //! Boots with operations that no guest repeats: builds of a kernel, and trials of packets.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use trapline_environments::kernel_build::{self, Built, Roots};
 use trapline_environments::packets::{check, Forwarder, PacketPath};
@@ -76,6 +76,12 @@ pub fn boot(
     if planned.config.environment.forwarder().is_some() {
         let mut tester = Tester::start(settings, planned, limits, progress)?;
         observation.operations.extend(tester.all()?);
+        if tester.incomparable > 0 {
+            observation.problems.push(format!(
+                "{} trials of a search with CPUs at another distance do not count",
+                tester.incomparable
+            ));
+        }
     }
     let noise = noise.map(NoiseSampler::end);
     observation.facts.extend(noise.into_iter().flatten());
@@ -121,11 +127,13 @@ fn facts(built: &Built) -> Facts {
 const FIRST: f64 = 0.9;
 /// And offers at most so many times that rate.
 const MOST: f64 = 2.0;
-/// Trials of a search, at most: those with CPUs at another distance do not count.
+/// Trials of a search, at most, with those that do not count.
 const MOST_TRIALS: usize = 150;
 /// Further trials with each load that a search found: 60 in five rounds, of which none loses a frame with a probability of
 /// 5% if one in 20 does.
 const CONFIRMATIONS: usize = 12;
+/// Trials with such a load, at most, with those that do not count.
+const MOST_CONFIRMATIONS: usize = 4 * CONFIRMATIONS;
 
 /// Sends frames through a forwarder.
 struct Tester<'a> {
@@ -133,6 +141,8 @@ struct Tester<'a> {
     forwarder: Forwarder,
     limits: &'a Limits,
     progress: &'a mut dyn FnMut(Progress),
+    /// Trials of searches with CPUs at another distance than the largest rate's, which do not count.
+    incomparable: usize,
 }
 
 impl<'a> Tester<'a> {
@@ -151,6 +161,7 @@ impl<'a> Tester<'a> {
             forwarder,
             limits,
             progress,
+            incomparable: 0,
         })
     }
 
@@ -169,16 +180,9 @@ impl<'a> Tester<'a> {
             let mut trials = Vec::new();
             let ended = self.trials(of, &mut known, &mut trials);
             if let Some(first) = trials.first() {
-                // A search leaves those of other distances to their own operation.
-                let at = trials.iter().map(Trial::distance).collect::<BTreeSet<_>>();
-                let first = first.distance();
-                let others = at.into_iter().filter(|distance| *distance != first);
-                for distance in std::iter::once(first).chain(others) {
-                    let of = of.at(distance);
-                    let trials = trials.iter().filter(|it| it.distance() == distance);
-                    let outcome = Outcome::of_trials(of, trials.copied().collect());
-                    results.push(OperationResult::new(Operation::Packets(of), outcome));
-                }
+                let of = of.at(first.distance());
+                let outcome = Outcome::of_trials(of, trials);
+                results.push(OperationResult::new(Operation::Packets(of), outcome));
             }
             match ended {
                 Ok(()) => {}
@@ -195,7 +199,7 @@ impl<'a> Tester<'a> {
     /// Appends the trials of an operation. Those with a part of the largest rate are behind it, and those that confirm a
     /// search behind that.
     fn trials(
-        &self,
+        &mut self,
         of: PacketOperation,
         known: &mut Known,
         trials: &mut Vec<Trial>,
@@ -219,33 +223,36 @@ impl<'a> Tester<'a> {
                 self.search(of, &largest, searched, trials)?;
             }
             Purpose::Confirm => {
+                let largest = largest()?;
                 let searched = known.searched.get(&for_purpose(Purpose::Search));
-                self.confirm(of, searched.map_or(&[], Vec::as_slice), trials)?;
+                let searched = searched.map_or(&[][..], Vec::as_slice);
+                self.confirm(of, &largest, searched, trials)?;
             }
         }
         Ok(())
     }
 
-    /// Searches the rates of all goals. Appends the trials that count to `comparable`.
+    /// Searches the rates of all goals.
     fn search(
-        &self,
+        &mut self,
         of: PacketOperation,
         largest: &Trial,
-        comparable: &mut Vec<LoadTrial>,
+        searched: &mut Vec<LoadTrial>,
         trials: &mut Vec<Trial>,
     ) -> Result<(), EnvError> {
         let rate = rate_of_sender(of, largest).max(1.0);
+        let mut tried = 0;
         for goal in GOALS {
-            while let Step::Try(load) = next(comparable, goal, rate * FIRST, rate * MOST) {
-                if trials.len() == MOST_TRIALS {
+            while let Step::Try(load) = next(searched, goal, rate * FIRST, rate * MOST) {
+                if tried == MOST_TRIALS {
                     return Ok(());
                 }
-                let trial = self.trial(of, Some(load))?;
-                if trial.distance() == largest.distance() {
+                tried += 1;
+                if let Some(trial) = self.comparable_trial(of, load, largest)? {
                     let loss = trial.loss();
-                    comparable.push(LoadTrial { load, loss });
+                    searched.push(LoadTrial { load, loss });
+                    trials.push(trial);
                 }
-                trials.push(trial);
             }
         }
         Ok(())
@@ -253,8 +260,9 @@ impl<'a> Tester<'a> {
 
     /// Repeats trials with the loads that a search found.
     fn confirm(
-        &self,
+        &mut self,
         of: PacketOperation,
+        largest: &Trial,
         searched: &[LoadTrial],
         trials: &mut Vec<Trial>,
     ) -> Result<(), EnvError> {
@@ -264,11 +272,28 @@ impl<'a> Tester<'a> {
         let mut loads: Vec<f64> = loads.collect();
         loads.dedup();
         for load in loads {
-            for _ in 0..CONFIRMATIONS {
-                trials.push(self.trial(of, Some(load))?);
+            let mut further = Vec::new();
+            for _ in 0..MOST_CONFIRMATIONS {
+                if further.len() < CONFIRMATIONS {
+                    further.extend(self.comparable_trial(of, load, largest)?);
+                }
             }
+            trials.append(&mut further);
         }
         Ok(())
+    }
+
+    /// Returns a trial with CPUs at the distance of the largest rate, or `None` if they were at another one.
+    fn comparable_trial(
+        &mut self,
+        of: PacketOperation,
+        load: f64,
+        largest: &Trial,
+    ) -> Result<Option<Trial>, EnvError> {
+        let trial = self.trial(of, Some(load))?;
+        let is_comparable = trial.distance() == largest.distance();
+        self.incomparable += usize::from(!is_comparable);
+        Ok(is_comparable.then_some(trial))
     }
 
     fn trial(&self, of: PacketOperation, offered: Option<f64>) -> Result<Trial, EnvError> {

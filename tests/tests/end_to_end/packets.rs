@@ -243,8 +243,11 @@ fn rates_without_loss_are_searched() {
         assert!(is_in_order, "{bounds}");
         let [kept, further] = ["kept", "further_trials"].map(|key| bounds[key].as_u64());
         assert!(kept.is_some() && kept <= further, "{bounds}");
-        // On a busy host every load may lose frames, and trials are disturbed.
-        assert_eq!(lower.is_some(), further > Some(0), "{bounds}");
+        // On a busy host every load may lose frames, and CPUs may be at another distance than in the search.
+        let some_do_not_count = json["problems"].to_string().contains("do not count");
+        let is_confirmed = further > Some(0) || some_do_not_count;
+        assert!(further == Some(0) || lower.is_some(), "{bounds}");
+        assert!(lower.is_none() || is_confirmed, "{bounds}");
         found += further.unwrap_or(0);
         if further > Some(0) {
             let share = kept
