@@ -55,6 +55,7 @@ fn report_of(run: &Run, observations: &[Observation]) -> Report {
         seed: uses_seed.then_some(run.info.seed),
         settings,
         facts: run.info.facts.clone(),
+        hosts: run.hosts.values().cloned().collect(),
         requests: trapline_stats::block::summarise(observations, &summary),
         interrupts: trapline_stats::irq::summarise(observations, &summary, &irq),
         irq,
@@ -83,14 +84,9 @@ fn unfinished(run: &RunInfo) -> Option<String> {
     let boots = run.boots;
     match run.finished_at {
         Some(_) => None,
-        None if is_in_progress(run) => Some(format!("In progress: {boots} boots so far")),
+        None if is_running_elsewhere(run) => Some(format!("In progress: {boots} boots so far")),
         None => Some(format!("Interrupted after {boots} boots")),
     }
-}
-
-/// Returns whether another process measures a run. This one reports its own runs when they are over.
-pub fn is_in_progress(run: &RunInfo) -> bool {
-    run.finished_at.is_none() && run.owner.as_deref().is_some_and(is_running_elsewhere)
 }
 
 /// Returns the plan of a run, if it has one and this version can parse it.

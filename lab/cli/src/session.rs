@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use trapline_environments::{Settings, Start};
 use trapline_host::host_noise::NoiseSampler;
-use trapline_model::{Config, Overrides};
+use trapline_model::{Config, Host, Overrides};
 use trapline_report::{host_noise, Report};
 use trapline_runner::{file_overrides, Failure, Interrupt, Inventory, RunContext, Status};
 use trapline_store::{Run, Store};
@@ -21,6 +21,7 @@ pub struct Session {
     pub interrupt: Interrupt,
     progress: Progress,
     timeout: Option<Duration>,
+    host: Host,
     host_facts: BTreeMap<String, String>,
     /// Load on the host while the session was opened.
     host_noise: Vec<(String, String)>,
@@ -52,6 +53,7 @@ impl Session {
         session.progress.begin("checking environments");
         let noise = NoiseSampler::begin();
         session.host_facts = doctor::facts();
+        session.host = doctor::host(&session.host_facts)?;
         session.host_noise = noise.end();
         Ok(session)
     }
@@ -72,6 +74,7 @@ impl Session {
             interrupt: Interrupt::install()?,
             progress,
             timeout: timeout.map(Duration::from_secs),
+            host: Host::default(),
             host_facts: BTreeMap::new(),
             host_noise: Vec::new(),
             user_facts: BTreeMap::new(),
@@ -112,6 +115,7 @@ impl Session {
             interrupt: &self.interrupt,
             events: &self.progress,
             timeout: self.timeout,
+            host: &self.host,
             host_facts: &self.host_facts,
             user_facts: &self.user_facts,
         }

@@ -6,6 +6,7 @@ use crate::store_path::store_path;
 use crate::{outcome, recorded_command, terminal};
 use std::time::{Duration, SystemTime};
 use trapline_model::time;
+use trapline_runner::is_running_elsewhere;
 use trapline_store::{RunId, RunInfo, Store};
 
 /// Prints a stored run, or the list of runs.
@@ -56,7 +57,7 @@ fn list(runs: &[RunInfo]) -> String {
     let lines = runs.iter().map(|run| {
         let state = match run.finished_at {
             Some(_) => "complete",
-            None if outcome::is_in_progress(run) => "in progress",
+            None if is_running_elsewhere(run) => "in progress",
             None => "interrupted",
         };
         format!(
@@ -85,18 +86,13 @@ mod tests {
         let run = RunInfo {
             id: RunId(12),
             started_at: 951_782_400_000 + 3_660_000,
-            finished_at: None,
-            seed: 1,
             request: RecordedRequest {
                 configs: ["host".to_owned()].into(),
                 operations: vec!["basic".to_owned()],
                 ..RecordedRequest::default()
             },
-            version: String::new(),
-            facts: Default::default(),
             boots: 3,
-            owner: None,
-            plan: None,
+            ..RunInfo::default()
         };
         let expected =
             "  12  2000-02-29T01:01:00Z  3 boots, interrupted\n      trapline run --env host --workload basic\n";

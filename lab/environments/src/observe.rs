@@ -111,6 +111,7 @@ impl<'a> Recorder<'a> {
             facts: self.facts,
             log: self.log,
             problems: self.problems,
+            host: String::new(),
         }
     }
 

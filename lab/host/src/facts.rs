@@ -69,12 +69,29 @@ fn allowed_cpus() -> Option<String> {
 
 /// Returns the available memory, in MiB.
 pub fn available_mib() -> Option<u64> {
+    memory_mib("MemAvailable:")
+}
+
+/// Returns all memory of the host, in MiB.
+pub fn total_mib() -> Option<u64> {
+    memory_mib("MemTotal:")
+}
+
+fn memory_mib(field: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kib / 1024)
+}
+
+/// Returns vendor and product of the machine, as its firmware calls them. Providers of virtual machines name the type of the
+/// instance there.
+pub fn machine() -> Option<String> {
+    let words = ["sys_vendor", "product_name"]
+        .iter()
+        .filter_map(|file| first_line(&format!("/sys/class/dmi/id/{file}")));
+    let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
+    (!words.is_empty()).then(|| words.join(" "))
 }
 
 #[cfg(test)]

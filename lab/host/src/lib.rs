@@ -13,6 +13,7 @@ pub mod draft;
 pub mod exit_status;
 pub mod facts;
 pub mod host_noise;
+pub mod identity;
 pub mod package;
 pub mod private;
 pub mod probe;

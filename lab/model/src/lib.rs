@@ -16,6 +16,7 @@ pub mod features;
 pub mod file;
 pub mod forwarders;
 pub mod guest_config;
+pub mod host;
 pub mod irq;
 pub mod kernel_build;
 pub mod layers;
@@ -53,6 +54,7 @@ pub use guest_config::{
     Batching, Crossing, GuestConfig, GuestPath, MemoryPages, Mitigations, Peer, Population, Serial,
     Spaces, Switch, VcpuState, Wake, LAYOUTS,
 };
+pub use host::Host;
 pub use load::{Created, Load, Loads};
 pub use named::Named;
 pub use observed::{Launch, Observation, OperationResult, Outcome, Sample, Timeline};

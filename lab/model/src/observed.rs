@@ -35,6 +35,8 @@ pub struct Observation {
     pub log: String,
     /// Problems that did not end the boot: damaged frames, clocks that disagree.
     pub problems: Vec<String>,
+    /// Id of the host on which it was measured; empty until it is stored.
+    pub host: String,
 }
 
 impl Observation {

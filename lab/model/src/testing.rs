@@ -58,5 +58,6 @@ pub fn boot(
         facts: BTreeMap::new(),
         log: String::new(),
         problems: Vec::new(),
+        host: String::new(),
     }
 }

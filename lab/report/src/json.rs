@@ -10,6 +10,7 @@ use crate::irq::json::JsonInterrupts;
 use crate::{block, kernel_build, packets, populate, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use trapline_model::Host;
 use trapline_stats::host_use::HostUse;
 use trapline_stats::{BootTimeline, Cell};
 
@@ -21,6 +22,7 @@ pub fn object(report: &Report, cells: &[Cell]) -> Object {
         object.push("seed", seed);
     }
     object.push("facts", report.facts.clone());
+    object.push_some("hosts", all::<_, JsonHost>(&report.hosts));
     object.push("cells", all::<_, JsonCell>(cells));
     object.push("environments", environments(report));
     object.push(
@@ -49,6 +51,23 @@ pub fn object(report: &Report, cells: &[Cell]) -> Object {
 /// Converts all values.
 fn all<'a, T, J: From<&'a T>>(values: &'a [T]) -> Vec<J> {
     values.iter().map(J::from).collect()
+}
+
+#[derive(Serialize)]
+struct JsonHost {
+    id: String,
+    name: String,
+    facts: BTreeMap<String, String>,
+}
+
+impl From<&Host> for JsonHost {
+    fn from(host: &Host) -> Self {
+        Self {
+            id: host.id.clone(),
+            name: host.name.clone(),
+            facts: host.facts.clone(),
+        }
+    }
 }
 
 #[derive(Serialize)]

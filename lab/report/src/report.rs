@@ -6,7 +6,7 @@ use trapline_abi::OpSet;
 use trapline_model::file::Table;
 use trapline_model::irq::Settings;
 use trapline_model::kernel_build::Column;
-use trapline_model::{Config, EnvironmentId, Operation, Overrides};
+use trapline_model::{Config, EnvironmentId, Host, Operation, Overrides};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::block::Requests;
 use trapline_stats::builds::OverBase;
@@ -26,6 +26,8 @@ pub struct Report {
     pub settings: Overrides,
     /// Facts about the host; `cpu`, `kernel` and `kvm` stand above the tables.
     pub facts: BTreeMap<String, String>,
+    /// The hosts of its boots.
+    pub hosts: Vec<Host>,
     /// The figures.
     pub summary: Summary,
     /// Configurations that were asked for and could not be booted, with reasons.

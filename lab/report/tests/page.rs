@@ -78,6 +78,7 @@ fn boot(environment: EnvironmentId, replicate: u32) -> Observation {
             .collect(),
         log: String::new(),
         problems: vec![],
+        host: String::new(),
     }
 }
 

@@ -235,6 +235,7 @@ fn failed(boot: &PlannedBoot, facts: Facts, error: &EnvError) -> Observation {
         facts,
         log: String::new(),
         problems: Vec::new(),
+        host: String::new(),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use trapline_model::Overrides;
+use trapline_model::{Host, Overrides};
 
 /// Shared by all runs of a command.
 #[derive(Clone, Copy)]
@@ -18,6 +18,8 @@ pub struct RunContext<'a> {
     pub events: &'a dyn EventHandler,
     /// Limit for one boot; by default a multiple of what its environment usually takes.
     pub timeout: Option<Duration>,
+    /// The host of this process.
+    pub host: &'a Host,
     /// Facts of the host, stored with the run. A run is resumed only while they are equal.
     pub host_facts: &'a BTreeMap<String, String>,
     /// Further facts from the user, stored with the run.

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use trapline_environments::EnvError;
 use trapline_model::Unavailable;
-use trapline_store::StoreError;
+use trapline_store::{Problem, StoreError};
 
 /// Outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +90,13 @@ impl Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
+        let status = match error.problem {
+            Problem::OtherHost { .. } => Status::Usage,
+            _ => Status::Failed,
+        };
         Self {
             help: error.problem.remedy().map(str::to_owned),
+            status,
             ..Self::new(error)
         }
     }

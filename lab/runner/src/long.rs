@@ -63,6 +63,7 @@ pub fn boot(
         facts: Facts::new(),
         log: String::new(),
         problems: Vec::new(),
+        host: String::new(),
     };
     for operation in &planned.long {
         if let Operation::Build(size) = operation {

@@ -7,7 +7,7 @@
 use crate::context::RunContext;
 use crate::failure::Failure;
 use crate::recorded::{Recorded, PARTS};
-use crate::run_owner;
+use crate::run_owner::{self, State};
 use std::collections::BTreeMap;
 use trapline_store::{RunId, RunInfo, Store};
 
@@ -56,11 +56,23 @@ pub(crate) fn unfinished(
         return Ok(None);
     };
     let id = run.id;
-    if !is_abandoned(run) {
-        context.note(&format!(
-            "run {id} of the same request is in progress: starting another"
-        ));
-        return Ok(None);
+    let owner = run_owner::current(context.host);
+    match run_owner::state(run, &owner) {
+        State::Ended => {}
+        State::Running => {
+            context.note(&format!(
+                "run {id} of the same request is in progress: starting another"
+            ));
+            return Ok(None);
+        }
+        // A store that another host writes is refused when a run begins.
+        State::RunningElsewhere => return Ok(None),
+        State::EndedElsewhere => {
+            context.note(&format!(
+                "run {id} of the same request was left unfinished on another host: starting another"
+            ));
+            return Ok(None);
+        }
     }
     if let Some(change) = change_since(run, &recorded.facts) {
         context.note(&format!(
@@ -68,7 +80,7 @@ pub(crate) fn unfinished(
         ));
         return Ok(None);
     }
-    let taken = store.take_over(id, run.owner.as_deref(), &run_owner::current())?;
+    let taken = store.take_over(id, run.owner.as_deref(), &owner)?;
     if taken {
         context.note(&format!(
             "resuming run {id}: {} boots are stored",
@@ -80,11 +92,6 @@ pub(crate) fn unfinished(
         seed: run.seed,
     };
     Ok(taken.then_some(run))
-}
-
-/// Returns whether no running process owns the run.
-fn is_abandoned(run: &RunInfo) -> bool {
-    !run.owner.as_deref().is_some_and(run_owner::is_running)
 }
 
 /// Returns a description of the first difference between the facts of a run and those of now.
@@ -106,20 +113,12 @@ fn change_since(run: &RunInfo, now: &BTreeMap<String, String>) -> Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trapline_model::RecordedRequest;
 
     fn run(version: &str, cpu: &str) -> RunInfo {
         RunInfo {
-            id: RunId(3),
-            started_at: 0,
-            finished_at: None,
-            seed: 1,
-            request: RecordedRequest::default(),
             version: version.to_owned(),
             facts: facts(cpu, "2000.1", "a"),
-            boots: 4,
-            owner: None,
-            plan: None,
+            ..RunInfo::default()
         }
     }
 
@@ -141,15 +140,5 @@ mod tests {
         assert_eq!(other, "the builds under test have changed");
         let older = change(&run("0.0.1", "fast"), facts("fast", "2000.1", "a")).unwrap();
         assert_eq!(older, "it was started by Trapline 0.0.1");
-    }
-
-    #[test]
-    fn a_run_is_abandoned_when_its_owner_has_ended() {
-        let mut before = run("1", "fast");
-        assert!(is_abandoned(&before), "older stores have no owner");
-        before.owner = Some(run_owner::current());
-        assert!(!is_abandoned(&before));
-        before.owner = Some("another boot 1 1".to_owned());
-        assert!(is_abandoned(&before));
     }
 }

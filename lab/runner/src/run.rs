@@ -83,12 +83,11 @@ fn without_boots(
             request: recorded.request.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             facts: recorded.facts_with(context),
-            boots: 0,
-            owner: None,
             plan: plan_text.map(str::to_owned),
+            ..RunInfo::default()
         },
-        observations: Vec::new(),
         skips: skips(request, plan, context.inventory),
+        ..Run::default()
     }
 }
 
@@ -140,7 +139,7 @@ pub fn continue_run(
         let is_stored = stored.contains(&(boot.config.clone(), boot.replicate));
         !is_stored && !given_up.contains(&boot.config)
     });
-    let mut sink = StoreSink::new(store, number);
+    let mut sink = StoreSink::new(store, number, context.host);
     boots::execute(&plan, context, options, &mut sink)?;
     finish(store, number, context)
 }
@@ -228,10 +227,18 @@ pub(crate) fn create(
         request: recorded.request.clone(),
         version: env!("CARGO_PKG_VERSION"),
         facts: recorded.facts_with(context),
-        owner: Some(&run_owner::current()),
+        owner: Some(&run_owner::current(context.host)),
         plan,
+        uuid: &uuid(),
+        host: Some(context.host),
     };
     Ok(store.begin_run(&run)?)
+}
+
+/// Returns a random identity.
+fn uuid() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
+    text.unwrap_or_default().trim().to_owned()
 }
 
 /// Marks a run as finished unless it was cancelled, and loads it: reports are made from the store only.
@@ -252,7 +259,6 @@ pub(crate) fn finish(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
     use trapline_model::RecordedRequest;
 
     fn run(id: i64, operation: &str, milliseconds: Option<u64>) -> RunInfo {
@@ -260,16 +266,11 @@ mod tests {
             id: RunId(id),
             started_at: 1_000,
             finished_at: milliseconds.map(|time| 1_000 + time),
-            seed: 1,
             request: RecordedRequest {
                 operations: vec![operation.to_owned()],
                 ..RecordedRequest::default()
             },
-            version: String::new(),
-            facts: BTreeMap::new(),
-            boots: 0,
-            owner: None,
-            plan: None,
+            ..RunInfo::default()
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use std::collections::BTreeSet;
-use trapline_model::{Config, Observation};
+use trapline_model::{Config, Host, Observation};
 use trapline_store::{RunId, Store};
 
 /// Receives the observation of each boot as soon as the boot is over.
@@ -24,16 +24,19 @@ pub trait ObservationSink {
 pub struct StoreSink<'a> {
     store: &'a mut Store,
     run: RunId,
+    /// The host of this process.
+    host: &'a Host,
     /// Configs whose skip is stored.
     skipped: BTreeSet<Config>,
 }
 
 impl<'a> StoreSink<'a> {
-    /// Creates a sink that adds to `run`.
-    pub fn new(store: &'a mut Store, run: RunId) -> Self {
+    /// Creates a sink that adds boots of `host` to `run`.
+    pub fn new(store: &'a mut Store, run: RunId, host: &'a Host) -> Self {
         Self {
             store,
             run,
+            host,
             skipped: BTreeSet::new(),
         }
     }
@@ -41,6 +44,10 @@ impl<'a> StoreSink<'a> {
 
 impl ObservationSink for StoreSink<'_> {
     fn observed(&mut self, observation: Observation) -> Result<(), Failure> {
+        let observation = Observation {
+            host: self.host.id.clone(),
+            ..observation
+        };
         let added = self.store.add_observation(self.run, &observation);
         Ok(added?)
     }

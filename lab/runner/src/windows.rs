@@ -185,6 +185,7 @@ mod tests {
             facts: Default::default(),
             log: String::new(),
             problems: Vec::new(),
+            host: String::new(),
         }
     }
 

@@ -74,6 +74,28 @@ pub enum Problem {
     /// The store has no run of this number.
     #[error("it has no run {0}")]
     NoSuchRun(i64),
+    /// A process of another host adds to a run of the store.
+    #[error(
+        "run {run} of it is being measured on another host ({host}), which said so {seconds} s ago"
+    )]
+    OtherHost {
+        /// The run.
+        run: i64,
+        /// Name of the other host.
+        host: String,
+        /// Seconds since its last heartbeat.
+        seconds: i64,
+    },
+    /// The run has this boot.
+    #[error("run {run} of it has boot {replicate} of {config} already")]
+    Repeated {
+        /// The run.
+        run: i64,
+        /// Configuration of the boot.
+        config: String,
+        /// Its number.
+        replicate: u32,
+    },
     /// Another error of SQLite.
     #[error("{0}")]
     Database(rusqlite::Error),
@@ -96,6 +118,10 @@ impl Problem {
             Self::Newer { .. } => "use a newer version, or choose another with --store FILE",
             Self::Vanished => "run again, and keep the file until the command ends",
             Self::Full => "make room and run again",
+            Self::OtherHost { .. } => {
+                "wait until that run ends, or give each host a store of its own: --store FILE"
+            }
+            Self::Repeated { .. } => "run again: another process has added to the run",
             Self::NoSuchRun(_) => "`trapline show --list` lists the runs it has",
             Self::Database(_) => return None,
         })

@@ -21,6 +21,8 @@
 mod definitions;
 mod earlier;
 mod error;
+mod heartbeat;
+mod owner;
 mod pack;
 mod packets;
 mod read;
@@ -30,8 +32,11 @@ mod settings;
 mod write;
 
 pub use error::{Problem, StoreError};
+pub use owner::{Owner, ALIVE};
 pub use schema::VERSION;
 
+use heartbeat::Heartbeat;
+use rows::unsigned;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
@@ -40,7 +45,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trapline_model::{Config, Observation, RecordedRequest};
+use trapline_model::{Config, Host, Observation, RecordedRequest};
 
 /// Timeout for the lock of another process that writes to the same store.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,10 +59,12 @@ pub struct Store {
     path: PathBuf,
     /// Device and inode of the file that is open; unknown until it was created.
     file: Option<(u64, u64)>,
+    /// Of the run that this process adds to.
+    heartbeat: Option<Heartbeat>,
 }
 
 /// Number of a run within its store, from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunId(pub i64);
 
 impl RunId {
@@ -82,14 +89,18 @@ pub struct NewRun<'a> {
     pub version: &'a str,
     /// Facts of the host.
     pub facts: BTreeMap<String, String>,
-    /// Identifies the process that adds to the run.
-    pub owner: Option<&'a str>,
+    /// The process that adds to the run.
+    pub owner: Option<&'a Owner>,
+    /// A random identity.
+    pub uuid: &'a str,
+    /// The host of this process.
+    pub host: Option<&'a Host>,
     /// Text of the plan file, if there is one.
     pub plan: Option<&'a str>,
 }
 
 /// A run, without its observations.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunInfo {
     /// Number of the run.
     pub id: RunId,
@@ -107,14 +118,18 @@ pub struct RunInfo {
     pub facts: BTreeMap<String, String>,
     /// Number of stored boots.
     pub boots: u64,
-    /// Identifies the process that last added to the run; `None` in formats 1 to 3.
+    /// The process that last added to the run, as the text of an [`Owner`]; `None` in formats 1 to 3.
     pub owner: Option<String>,
+    /// When that process last said that it still ran, in milliseconds since 1970; `None` before format 34.
+    pub heartbeat: Option<u64>,
+    /// A random identity; empty before format 34.
+    pub uuid: String,
     /// Text of the plan file, if there is one.
     pub plan: Option<String>,
 }
 
 /// A run with its observations.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     /// The run itself.
     pub info: RunInfo,
@@ -122,6 +137,17 @@ pub struct Run {
     pub observations: Vec<Observation>,
     /// Requested configurations that could not be booted, with reasons.
     pub skips: Vec<(Config, String)>,
+    /// What is known of the hosts of the boots, by their ids.
+    pub hosts: BTreeMap<String, Host>,
+}
+
+impl RunInfo {
+    /// Returns whether the owner has said within the last minute that it still ran.
+    pub fn has_heartbeat(&self) -> bool {
+        let now = unsigned(write::now());
+        self.heartbeat
+            .is_some_and(|last| now.saturating_sub(last) < ALIVE)
+    }
 }
 
 /// Last bytes of a rollback journal that names a super-journal, a file of a transaction in several databases (SQLite,
@@ -241,6 +267,7 @@ impl Store {
             connection,
             path: path.to_owned(),
             file: None,
+            heartbeat: None,
         })
     }
 
@@ -249,12 +276,14 @@ impl Store {
         &self.path
     }
 
-    /// Adds a run.
+    /// Adds a run. If it has an owner, other hosts see a heartbeat of it until it is finished or this is dropped.
     ///
     /// # Errors
-    /// See [`Problem`].
+    /// [`Problem::OtherHost`], or another [`Problem`].
     pub fn begin_run(&mut self, run: &NewRun<'_>) -> Result<RunId, StoreError> {
-        self.attempt(|connection| write::begin_run(connection, run))
+        let number = self.attempt(|connection| write::begin_run(connection, run))?;
+        self.heartbeat = run.owner.map(|_| Heartbeat::start(&self.path, number));
+        Ok(number)
     }
 
     /// Stores an observation completely, or nothing of it on error.
@@ -287,17 +316,21 @@ impl Store {
     }
 
     /// Makes `owner` the owner of an unfinished run; false if `before` was not. Of two processes that try,
-    /// one succeeds.
+    /// one succeeds, whose heartbeat others see from then on.
     ///
     /// # Errors
-    /// See [`Problem`].
+    /// [`Problem::OtherHost`], or another [`Problem`].
     pub fn take_over(
         &mut self,
         run: RunId,
         before: Option<&str>,
-        owner: &str,
+        owner: &Owner,
     ) -> Result<bool, StoreError> {
-        self.attempt(|connection| write::take_over(connection, run, before, owner))
+        let taken = self.attempt(|connection| write::take_over(connection, run, before, owner))?;
+        if taken {
+            self.heartbeat = Some(Heartbeat::start(&self.path, run));
+        }
+        Ok(taken)
     }
 
     /// Marks a run as complete.
@@ -305,6 +338,7 @@ impl Store {
     /// # Errors
     /// See [`Problem`].
     pub fn finish_run(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.heartbeat = None;
         self.attempt(|connection| write::finish_run(connection, run))
     }
 
@@ -360,6 +394,18 @@ impl Store {
     }
 }
 
+impl Drop for Store {
+    /// Tells other hosts that a run which is not finished is not being measured any more.
+    fn drop(&mut self) {
+        if let Some(heartbeat) = self.heartbeat.take() {
+            let run = heartbeat.run();
+            drop(heartbeat);
+            // Without it other hosts wait for a minute.
+            let _ = write::end_heartbeat(&mut self.connection, run);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -375,13 +421,13 @@ mod tests {
             .pragma_update(None, "max_page_count", 80)
             .unwrap();
         let run = store.begin_run(&NewRun::default()).unwrap();
-        let boot = Observation {
+        let boot = |replicate: usize| Observation {
             log: "x".repeat(10_000),
-            ..trapline_model::testing::boot(EnvironmentId::HOST, 0, [])
+            ..trapline_model::testing::boot(EnvironmentId::HOST, replicate as u32, [])
         };
         let mut stored = 0;
         let error = loop {
-            match store.add_observation(run, &boot) {
+            match store.add_observation(run, &boot(stored)) {
                 Ok(()) => stored += 1,
                 Err(error) => break error,
             }
@@ -455,12 +501,13 @@ mod tests {
             store.add_observation(run, &boot).unwrap();
             vanish(&path);
             let config = Config::new(EnvironmentId::HOST);
+            let owner: Owner = "boot 1 1 1 host".parse().unwrap();
             let results = [
                 store.begin_run(&NewRun::default()).map(drop),
                 store.add_observation(run, &boot),
                 store.add_skip(run, &config, "reason"),
                 store.finish_run(run),
-                store.take_over(run, None, "owner").map(drop),
+                store.take_over(run, None, &owner).map(drop),
                 store.load(run).map(drop),
                 store.runs().map(drop),
                 store.booted(run).map(drop),

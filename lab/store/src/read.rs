@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use trapline_abi::{Counter, Interrupt, Stage, Workload};
 use trapline_model::observed::IdleWork;
 use trapline_model::{
-    Clock, Config, Launch, Observation, Operation, OperationResult, Outcome, RecordedRequest,
+    Clock, Config, Host, Launch, Observation, Operation, OperationResult, Outcome, RecordedRequest,
     Sample,
 };
 
 /// The query for runs.
 const RUNS: &str = "SELECT id, started_at, finished_at, seed, request, version, facts,
-    (SELECT count(*) FROM boots WHERE run = runs.id), owner, plan FROM runs";
+    (SELECT count(*) FROM boots WHERE run = runs.id), owner, plan, uuid, heartbeat FROM runs";
 
 pub fn runs(connection: &Connection) -> Result<Vec<RunInfo>, Problem> {
     let mut statement = connection.prepare_cached(&format!("{RUNS} ORDER BY id"))?;
@@ -42,7 +42,24 @@ pub fn load(connection: &mut Connection, run: RunId) -> Result<Run, Problem> {
         info,
         observations: observations(&view, run)?,
         skips: skips(&view, run)?,
+        hosts: hosts(&view, run)?,
     })
+}
+
+/// Returns the known hosts of the boots of a run, by their ids.
+fn hosts(connection: &Connection, run: RunId) -> Result<BTreeMap<String, Host>, Problem> {
+    let sql = "SELECT id, name, facts FROM hosts
+               WHERE id IN (SELECT DISTINCT host FROM boots WHERE run = ?1) ORDER BY id";
+    let hosts = collect(connection, sql, run.0, |row| {
+        let id: String = row.get(0)?;
+        let host = Host {
+            id: id.clone(),
+            name: row.get(1)?,
+            facts: facts(&row.get::<_, String>(2)?)?,
+        };
+        Ok((id, host))
+    })?;
+    Ok(hosts.into_iter().collect())
 }
 
 /// Gives VMMs that are not defined here their places in tables: by name, as plans define them, not by their first boot,
@@ -66,6 +83,8 @@ fn run_info(row: &Row<'_>) -> Result<RunInfo, Problem> {
         boots: unsigned(row.get(7)?),
         owner: row.get(8)?,
         plan: row.get(9)?,
+        uuid: row.get(10)?,
+        heartbeat: row.get::<_, Option<i64>>(11)?.map(unsigned),
     })
 }
 
@@ -111,6 +130,7 @@ fn observations(connection: &Connection, run: RunId) -> Result<Vec<Observation>,
             facts: facts(&row.get::<_, String>("facts")?)?,
             log: row.get("log")?,
             problems: problems(connection, boot)?,
+            host: row.get("host")?,
         })
     })
 }

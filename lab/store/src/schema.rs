@@ -8,10 +8,10 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use trapline_model::settings::store_format;
 
 /// The format that this version writes (`PRAGMA user_version`).
-pub const VERSION: i64 = if store_format() > WITH_EXCLUDED {
+pub const VERSION: i64 = if store_format() > WITH_HOSTS {
     store_format()
 } else {
-    WITH_EXCLUDED
+    WITH_HOSTS
 };
 
 /// The first format with interrupts.
@@ -40,6 +40,9 @@ const WITH_LONG_OPERATIONS: i64 = 32;
 
 /// The first format with ticks of batches that are no part of a figure.
 const WITH_EXCLUDED: i64 = 33;
+
+/// The first format with the host of a boot, and with the identity and the last heartbeat of a run.
+const WITH_HOSTS: i64 = 34;
 
 /// Identifies a store (`PRAGMA application_id`): "TRPL".
 const APPLICATION: i64 = 0x5452_504c;
@@ -242,8 +245,21 @@ const EXCLUDED: &str = "
 ALTER TABLE samples ADD COLUMN excluded INTEGER NOT NULL DEFAULT 0;
 ";
 
+/// Added to format 33. A boot of an earlier format has no host.
+const HOSTS: &str = "
+CREATE TABLE hosts (
+    id    TEXT PRIMARY KEY, -- hexadecimal, from which the machine cannot be found
+    name  TEXT NOT NULL,    -- that the user gave it, or empty
+    facts TEXT NOT NULL     -- a JSON object
+);
+ALTER TABLE runs ADD COLUMN uuid TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN heartbeat INTEGER;
+ALTER TABLE boots ADD COLUMN host TEXT NOT NULL DEFAULT '';
+CREATE INDEX boots_of_config ON boots (run, environment, replicate);
+";
+
 /// Statements that add what a format before the first of each pair lacks.
-const ADDED: [(i64, &str); 9] = [
+const ADDED: [(i64, &str); 10] = [
     (WITH_INTERRUPTS, INTERRUPTS),
     (WITH_REQUESTS, REQUESTS),
     (WITH_VARIANTS, VARIANTS),
@@ -253,6 +269,7 @@ const ADDED: [(i64, &str); 9] = [
     (WITH_QUEUES, QUEUES),
     (WITH_LONG_OPERATIONS, PACKETS),
     (WITH_EXCLUDED, EXCLUDED),
+    (WITH_HOSTS, HOSTS),
 ];
 
 /// Creates the tables of an empty file, migrates a store of an earlier format, and refuses other files.

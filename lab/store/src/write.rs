@@ -1,30 +1,70 @@
 //! Observations -> rows. Every public function is one transaction.
 
-use crate::rows::{begin, json, must_exist, signed};
+use crate::owner::{Owner, ALIVE};
+use crate::rows::{begin, collect, json, must_exist, signed};
 use crate::{pack, packets, settings, NewRun, Problem, RunId};
 use rusqlite::{params, Connection, Transaction};
 use std::time::{SystemTime, UNIX_EPOCH};
 use trapline_abi::Workload;
-use trapline_model::{Config, Launch, Observation, OperationResult, Outcome, Sample};
+use trapline_model::{Config, Host, Launch, Observation, OperationResult, Outcome, Sample};
 
 pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId, Problem> {
     let transaction = begin(connection)?;
+    if let Some(owner) = run.owner {
+        refuse_other_hosts(&transaction, owner)?;
+    }
     transaction.execute(
-        "INSERT INTO runs (started_at, seed, request, version, facts, owner, plan)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO runs (started_at, seed, request, version, facts, owner, plan, uuid, heartbeat)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?1)",
         params![
             now(),
             signed(run.seed),
             run.request.to_string(),
             run.version,
             json(&run.facts),
-            run.owner,
-            run.plan
+            run.owner.map(Owner::to_string),
+            run.plan,
+            run.uuid
         ],
     )?;
     let id = transaction.last_insert_rowid();
+    if let Some(host) = run.host {
+        add_host(&transaction, host)?;
+    }
     transaction.commit()?;
     Ok(RunId(id))
+}
+
+/// Stores what is known of a host.
+pub fn add_host(transaction: &Transaction<'_>, host: &Host) -> Result<(), Problem> {
+    transaction.execute(
+        "INSERT OR REPLACE INTO hosts (id, name, facts) VALUES (?1, ?2, ?3)",
+        params![host.id, host.name, json(&host.facts)],
+    )?;
+    Ok(())
+}
+
+/// Returns an error if a process of another host adds to a run: the locks of a file that several hosts write are those of
+/// its network file system, which may have none.
+fn refuse_other_hosts(transaction: &Transaction<'_>, owner: &Owner) -> Result<(), Problem> {
+    let now = now();
+    let since = now.saturating_sub_unsigned(ALIVE);
+    let sql = "SELECT id, owner, heartbeat FROM runs WHERE finished_at IS NULL AND heartbeat > ?1";
+    let alive = collect(transaction, sql, since, |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+    })?;
+    for (run, other, heartbeat) in alive {
+        let other: Option<String> = other;
+        let other = other.and_then(|text| text.parse::<Owner>().ok());
+        if let Some(other) = other.filter(|other| !other.is_of_same_kernel(owner)) {
+            return Err(Problem::OtherHost {
+                run,
+                host: other.host,
+                seconds: now.saturating_sub(heartbeat).max(0) / 1000,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Makes `owner` the owner of an unfinished run; false if `before` was not.
@@ -32,15 +72,34 @@ pub fn take_over(
     connection: &mut Connection,
     run: RunId,
     before: Option<&str>,
-    owner: &str,
+    owner: &Owner,
 ) -> Result<bool, Problem> {
     let transaction = begin(connection)?;
+    refuse_other_hosts(&transaction, owner)?;
     let changed = transaction.execute(
-        "UPDATE runs SET owner = ?3 WHERE id = ?1 AND owner IS ?2 AND finished_at IS NULL",
-        params![run.0, before, owner],
+        "UPDATE runs SET owner = ?3, heartbeat = ?4 WHERE id = ?1 AND owner IS ?2 AND finished_at IS NULL",
+        params![run.0, before, owner.to_string(), now()],
     )?;
     transaction.commit()?;
     Ok(changed == 1)
+}
+
+/// Says that the owner of a run still runs.
+pub fn beat(connection: &mut Connection, run: RunId) -> Result<(), Problem> {
+    let transaction = begin(connection)?;
+    transaction.execute(
+        "UPDATE runs SET heartbeat = ?2 WHERE id = ?1 AND finished_at IS NULL",
+        params![run.0, now()],
+    )?;
+    Ok(transaction.commit()?)
+}
+
+/// Says that the owner of a run has ended.
+pub fn end_heartbeat(connection: &mut Connection, run: RunId) -> Result<(), Problem> {
+    let transaction = begin(connection)?;
+    let sql = "UPDATE runs SET heartbeat = NULL WHERE id = ?1 AND finished_at IS NULL";
+    transaction.execute(sql, [run.0])?;
+    Ok(transaction.commit()?)
 }
 
 pub fn finish_run(connection: &mut Connection, run: RunId) -> Result<(), Problem> {
@@ -89,8 +148,33 @@ pub fn add_observation(
 ) -> Result<(), Problem> {
     let transaction = begin(connection)?;
     must_exist(&transaction, run)?;
+    must_be_new(&transaction, run, seen)?;
     add_boot(&transaction, run, seen)?;
     Ok(transaction.commit()?)
+}
+
+/// Returns an error if the run has this boot already: of a configuration, each host has one of a number. An index cannot
+/// tell, since the settings are in columns of their own, and so are those of later formats.
+fn must_be_new(
+    transaction: &Transaction<'_>,
+    run: RunId,
+    seen: &Observation,
+) -> Result<(), Problem> {
+    let sql =
+        "SELECT * FROM boots WHERE run = ?1 AND environment = ?2 AND replicate = ?3 AND host = ?4";
+    let mut statement = transaction.prepare_cached(sql)?;
+    let environment = seen.config.environment.name();
+    let mut rows = statement.query(params![run.0, environment, seen.replicate, seen.host])?;
+    while let Some(row) = rows.next()? {
+        if settings::read(row)? == seen.config.overrides {
+            return Err(Problem::Repeated {
+                run: run.0,
+                config: seen.config.to_string(),
+                replicate: seen.replicate,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Stores an observation of a run that exists.
@@ -100,8 +184,8 @@ pub fn add_boot(
     seen: &Observation,
 ) -> Result<(), Problem> {
     transaction.execute(
-        "INSERT INTO boots (run, environment, clock, replicate, unit_per_tick, facts, log)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO boots (run, environment, clock, replicate, unit_per_tick, facts, log, host)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         params![
             run.0,
             seen.config.environment.name(),
@@ -109,7 +193,8 @@ pub fn add_boot(
             seen.replicate,
             seen.unit_per_tick,
             json(&seen.facts),
-            seen.log
+            seen.log,
+            seen.host
         ],
     )?;
     let boot = transaction.last_insert_rowid();
@@ -265,7 +350,7 @@ fn add_launch(transaction: &Transaction<'_>, boot: i64, launch: &Launch) -> Resu
 }
 
 /// Returns the milliseconds since 1970; 0 if the clock is set before.
-fn now() -> i64 {
+pub fn now() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as i64)

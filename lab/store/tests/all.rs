@@ -2,6 +2,7 @@
 
 mod common;
 mod formats;
+mod hosts;
 mod killed;
 mod round_trip;
 mod trouble;

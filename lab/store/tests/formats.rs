@@ -160,6 +160,7 @@ fn a_store_of_format_5_is_read_without_changes_and_migrated_on_opening() {
         boots: 4,
         owner: Some("1 2".to_owned()),
         plan: Some("[plan]".to_owned()),
+        ..RunInfo::default()
     };
     assert_eq!(run.info, info);
     assert_eq!((build.info.finished_at, build.info.boots), (None, 1));

@@ -105,6 +105,7 @@ prop_compose! {
         facts in btree_map(any::<String>(), any::<String>(), 0..3),
         log in any::<String>(),
         problems in vec(any::<String>(), 0..3),
+        host in "[0-9a-f]{0,16}",
     ) -> Observation {
         Observation {
             config: Config {
@@ -122,6 +123,7 @@ prop_compose! {
             facts,
             log,
             problems,
+            host,
         }
     }
 }

@@ -27,6 +27,7 @@ mod files;
 mod gate;
 mod guest;
 mod hostile;
+mod hosts;
 mod image;
 mod image_formats;
 mod independence;

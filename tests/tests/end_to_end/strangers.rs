@@ -85,12 +85,13 @@ fn measured(replicate: u32) -> Outcome {
 fn store(place: &Place) -> PathBuf {
     let path = place.store();
     let mut store = Store::open(&path).expect("store can be created");
+    let owner = "boot 1 1 1 host".parse().expect("an owner");
     for _ in 0..2 {
         let new = NewRun {
             version: "0.1.0",
             facts: [("cpu".to_owned(), "a processor".to_owned())].into(),
             plan: Some("[[contenders]]\nenv = \"kvm\"\n"),
-            owner: Some("nobody"),
+            owner: Some(&owner),
             ..NewRun::default()
         };
         let run = store.begin_run(&new).expect("write succeeds");

@@ -150,7 +150,6 @@ fn sentence(rows: &[&Row], earlier: &RunInfo, is_exact: bool) -> Option<Change> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
     use trapline_abi::Op;
     use trapline_model::{Clock, EnvironmentId, RecordedRequest};
     use trapline_stats::{Cell, Value};
@@ -161,16 +160,12 @@ mod tests {
             id: RunId(id),
             started_at: 951_782_400_000,
             finished_at: Some(951_782_401_000),
-            seed: 1,
             request: RecordedRequest {
                 boots: boots_asked,
                 ..RecordedRequest::default()
             },
-            version: String::new(),
-            facts: BTreeMap::new(),
             boots,
-            owner: None,
-            plan: None,
+            ..RunInfo::default()
         }
     }
 

@@ -19,6 +19,8 @@ use std::path::Path;
 use std::time::Duration;
 use trapline_host::control_group::Limited;
 use trapline_host::host_noise::NoiseSampler;
+use trapline_host::{facts, identity};
+use trapline_model::Host;
 use trapline_runner::{Failure, Inventory};
 
 /// Interval in which stolen CPU time is measured.
@@ -34,6 +36,7 @@ pub fn examine(inventory: Result<Inventory, Failure>) -> Vec<Finding> {
     let stat_after = read("/proc/stat");
     let noise = noise.end();
     let mut findings = vec![
+        judge_host(host(&facts())),
         processor::judge(&processor),
         processor::judge_tsc(&processor, &read(CLOCK_SOURCE), tsc_hertz),
         processor::judge_nesting(&processor, processor::hypervisor_signature()),
@@ -106,6 +109,45 @@ pub const CONDITIONS: [&str; 13] = [
     "huge pages",
     "mitigations",
 ];
+
+/// Returns this host, with those of its facts (of [`facts`]) that figures depend on, its memory and the machine.
+///
+/// # Errors
+/// The name that the user gave it is invalid.
+pub fn host(facts: &BTreeMap<String, String>) -> Result<Host, Failure> {
+    let name = identity::name().map_err(|error| {
+        let help = "up to 63 letters, digits, hyphens, dots and underscores are one";
+        Failure::usage(error, help)
+    })?;
+    let known = facts
+        .iter()
+        .filter(|(name, _)| CONDITIONS.contains(&name.as_str()));
+    let mut known: BTreeMap<_, _> = known.map(|(name, it)| (name.clone(), it.clone())).collect();
+    let memory = facts::total_mib().map(|mib| format!("{} GiB", mib.div_ceil(1024)));
+    for (name, value) in [("machine", facts::machine()), ("memory", memory)] {
+        known.extend(value.map(|value| (name.to_owned(), value)));
+    }
+    Ok(Host {
+        id: identity::id(&name),
+        name,
+        facts: known,
+    })
+}
+
+/// Returns how stores call this host.
+fn judge_host(host: Result<Host, Failure>) -> Finding {
+    match host {
+        Ok(host) if host.name.is_empty() => {
+            let found = format!("{}, which has no name: TRAPLINE_HOST gives it one", host.id);
+            Finding::ok("host", found)
+        }
+        Ok(host) => Finding::ok("host", format!("{} ({})", host.name, host.id)),
+        Err(failure) => Finding {
+            remedy: failure.help,
+            ..Finding::problem("host", failure.message)
+        },
+    }
+}
 
 /// Interval in which [`facts`] measures the time stamp counter.
 const FACTS_WATCH: Duration = Duration::from_millis(50);

@@ -28,7 +28,7 @@ pub enum Get {
 }
 
 /// Every column, in order.
-pub const COLUMNS: [Column; 23] = [
+pub const COLUMNS: [Column; 24] = [
     count("run", |row| row.part.run),
     text("environment", |row| row.part.seen.config.environment.name()),
     text("settings", |row| &row.part.settings),
@@ -58,6 +58,7 @@ pub const COLUMNS: [Column; 23] = [
     maybe_count("host_cpu_ns", |row| row.part.host_cpu_ns),
     maybe_count("idle_ticks", |row| Some(row.part.idle?.ticks)),
     maybe_count("idle_bytes", |row| Some(row.part.idle?.bytes)),
+    text("host", |row| &row.part.seen.host),
 ];
 
 const fn text(name: &'static str, of: for<'a> fn(&Row<'a>) -> &'a str) -> Column {

@@ -45,6 +45,7 @@ fn boot(
         facts: BTreeMap::new(),
         log: String::new(),
         problems: vec![],
+        host: String::new(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A row for each sample of a run, by configuration, replicate and time.
+//! A row for each sample of a run, by configuration, host, replicate and time.
 
 use std::borrow::Cow;
 use trapline_model::observed::IdleWork;
@@ -44,11 +44,11 @@ pub struct Row<'a> {
     pub sample: Sample,
 }
 
-/// Returns the measured operations of all boots of a run, by configuration and replicate: boots in simulated machines
+/// Returns the measured operations of all boots of a run, by configuration, host and replicate: boots in simulated machines
 /// run side by side, and are stored in the order in which they end.
 pub fn parts(run: u64, observations: &[Observation]) -> Vec<Part<'_>> {
     let mut boots: Vec<&Observation> = observations.iter().collect();
-    boots.sort_by_key(|seen| (&seen.config, seen.replicate));
+    boots.sort_by_key(|seen| (&seen.config, &seen.host, seen.replicate));
     let all = boots
         .into_iter()
         .flat_map(|seen| seen.operations.iter().map(move |one| (seen, one)));

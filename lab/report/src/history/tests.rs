@@ -39,6 +39,7 @@ fn boot(environment: EnvironmentId, replicate: u32, ticks: u64) -> Observation {
         facts: BTreeMap::new(),
         log: String::new(),
         problems: Vec::new(),
+        host: String::new(),
     }
 }
 

@@ -71,6 +71,7 @@ fn boot(
         facts: facts.into(),
         log: String::new(),
         problems: vec![],
+        host: String::new(),
     }
 }
 

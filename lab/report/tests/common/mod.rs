@@ -375,6 +375,7 @@ pub fn report() -> Report {
     cells.extend(vmx_cells());
     let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     Report {
+        hosts: Vec::new(),
         allowed_losses: 0,
         unfinished: None,
         settings: Default::default(),

@@ -72,6 +72,7 @@ fn boot(config: Config, replicate: u32) -> Observation {
         facts: BTreeMap::new(),
         log: String::new(),
         problems: Vec::new(),
+        host: String::new(),
     }
 }
 

@@ -39,13 +39,14 @@ pub fn full_boot(replicate: u32) -> Observation {
         facts: BTreeMap::from([("image".to_owned(), replicate.to_string())]),
         log: "hello\n".repeat(20),
         problems: vec![],
+        host: String::new(),
     }
 }
 
 /// Returns a boot with interrupts of a timer.
 #[allow(dead_code, reason = "used by some of the tests")]
 pub fn boot_with_interrupts() -> Observation {
-    let mut boot = full_boot(0);
+    let mut boot = full_boot(9);
     let interrupt = |sequence| Interrupt {
         sequence,
         due: 1000 * sequence,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trapline_model::kernel_build::{self, Column, Size};
 use trapline_model::{
-    Clock, Config, EnvironmentId, Observation, Operation, OperationResult, Outcome,
+    Clock, Config, EnvironmentId, Host, Observation, Operation, OperationResult, Outcome,
     RecordedRequest, Request,
 };
 use trapline_store::{NewRun, Store};
@@ -194,6 +194,7 @@ fn boot_with(settings: &str) -> Observation {
         facts: BTreeMap::new(),
         log: String::new(),
         problems: vec![],
+        host: String::new(),
     }
 }
 
@@ -305,6 +306,11 @@ fn text_of_guests_and_hosts_is_escaped() {
     let place = Place::new();
     let mut store = Store::open(&place.store()).expect("store can be created");
     let facts = |name: &str| BTreeMap::from([(name.to_owned(), HOSTILE.to_owned())]);
+    let host = Host {
+        id: HOSTILE.to_owned(),
+        name: HOSTILE.to_owned(),
+        facts: facts("cpu"),
+    };
     let run = NewRun {
         request: RecordedRequest {
             unparsed: Some(HOSTILE.to_owned()),
@@ -312,6 +318,7 @@ fn text_of_guests_and_hosts_is_escaped() {
         },
         version: HOSTILE,
         facts: facts("cpu"),
+        host: Some(&host),
         ..NewRun::default()
     };
     let run = store.begin_run(&run).expect("write succeeds");
@@ -325,6 +332,7 @@ fn text_of_guests_and_hosts_is_escaped() {
         facts: facts(HOSTILE),
         log: HOSTILE.to_owned(),
         problems: vec![HOSTILE.to_owned()],
+        host: HOSTILE.to_owned(),
     };
     let failed = Outcome::Failed(HOSTILE.to_owned());
     seen.operations = vec![OperationResult::new(trapline_abi::Op::Getpid, failed)];
