@@ -20,6 +20,7 @@ mod populate;
 mod report;
 mod run;
 mod settings;
+mod store;
 
 pub use block::BlockArgs;
 pub use boot::BootArgs;
@@ -41,6 +42,7 @@ pub use report::ReportArgs;
 pub use run::{
     ExactOptions, LayoutOptions, OutputOptions, RunArgs, RunOptions, SizeOptions, StoreOptions,
 };
+pub use store::{RunOfFile, StoreArgs, StoreCommand};
 
 use clap::builder::PossibleValue;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -164,6 +166,8 @@ pub enum Command {
     Floor(FloorArgs),
     /// List or prune cached kernels and snapshots
     Cache(CacheArgs),
+    /// Unite runs of several stores
+    Store(StoreArgs),
     /// Print completions for a shell: of commands, options, environments, operations and run numbers
     Completions {
         /// Shell

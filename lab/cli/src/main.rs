@@ -34,6 +34,7 @@ mod report;
 mod run;
 mod session;
 mod show;
+mod store;
 mod store_path;
 mod terminal;
 mod timer;
@@ -118,6 +119,7 @@ fn execute(command: Command) -> Result<Status, Failure> {
         Command::Explain(args) => return explain::explain(&args),
         Command::Floor(args) => floor::floor(&args)?,
         Command::Cache(args) => cache::cache(&args)?,
+        Command::Store(args) => return store::store(&args),
         Command::Show(args) => return show::show(&args),
         Command::Export(args) => return export::export(&args),
         Command::Report(args) => return report::report(&args),

@@ -63,6 +63,7 @@ fn extent(request: &RecordedRequest) -> Vec<Setting> {
         .exact_boots
         .map(|boots| ("exact-boots", boots.to_string()));
     options.extend(exact);
+    options.extend(request.slice.clone().map(|slice| ("slice", slice)));
     let settings = trapline_model::SETTINGS.iter();
     let settings =
         settings.filter_map(|it| Some((it.name, request.settings.get(it.name)?.clone())));

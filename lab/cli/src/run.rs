@@ -8,7 +8,9 @@ use trapline_model::file::Study;
 use trapline_model::{packets, Config, Request};
 use trapline_report::Report;
 use trapline_runner::run::{default_configs, perform, perform_plan};
-use trapline_runner::{random_seed, BootOptions, Failure, Interrupt, Inventory, Resume, Status};
+use trapline_runner::{
+    random_seed, seed_of_slices, BootOptions, Failure, Interrupt, Inventory, Resume, Status,
+};
 use trapline_store::{Run, Store};
 
 /// Measures, stores and prints.
@@ -28,7 +30,10 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     let mut store = open_store(options)?;
     let mut session = Session::open(options, inventory)?;
     session.show_findings();
-    let request = request(args, &session.inventory);
+    let mut request = request(args, &session.inventory);
+    if args.size_options.seed.is_none() {
+        request = with_seed_of_slices(request);
+    }
     session.warn_of_load(&request.configs, args.run_options.quiet);
     measure(
         &request,
@@ -72,7 +77,12 @@ fn run_plan(args: &RunArgs, study: &Study, session: &Session) -> Result<Status, 
             cpus: plan::cpus_of_packets(study)?,
             ..study.packets
         },
+        slice: args.slice,
         ..plan::request(study, &session.inventory, seed)
+    };
+    let request = match study.seed {
+        Some(_) => request,
+        None => with_seed_of_slices(request),
     };
     session.warn_of_load(&request.configs, args.run_options.quiet);
     let options = BootOptions {
@@ -111,6 +121,17 @@ fn finish(
     Ok(status(run, &report, &session.interrupt))
 }
 
+/// Returns a request with the seed that all slices of a plan without one have.
+fn with_seed_of_slices(request: Request) -> Request {
+    match request.slice {
+        None => request,
+        Some(_) => Request {
+            seed: seed_of_slices(&request),
+            ..request
+        },
+    }
+}
+
 fn request(args: &RunArgs, inventory: &Inventory) -> Request {
     let (operations, named) = selected(&args.workloads);
     let configs = default_configs(&inventory.select(&args.environments));
@@ -123,6 +144,7 @@ fn request(args: &RunArgs, inventory: &Inventory) -> Request {
         named,
         overrides: inventory.overrides().clone(),
         with_control: true,
+        slice: args.slice,
         ..args.size_options.request()
     }
 }

@@ -37,6 +37,7 @@ pub mod request;
 pub mod sched;
 mod scheduling;
 pub mod settings;
+pub mod slice;
 #[doc(hidden)]
 pub mod testing;
 pub mod time;
@@ -67,4 +68,5 @@ pub use request::{Aim, Request, EXACT_BOOTS};
 pub use sched::{Sched, Scheduler};
 pub use scheduling::{Competitor, Halt, Pin, Scheduling, COMPETITOR, ENERGY};
 pub use settings::{FileOverride, Setting, SETTINGS};
+pub use slice::Slice;
 pub use unavailable::Unavailable;

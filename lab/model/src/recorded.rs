@@ -43,6 +43,9 @@ pub struct RecordedRequest {
     /// Commands of the user's forwarders.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub forwarders: BTreeMap<String, String>,
+    /// The slice of the plan, if it was not executed whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice: Option<String>,
     /// Words of a command line that an earlier version wrote, if they cannot be parsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unparsed: Option<String>,
@@ -105,6 +108,7 @@ impl RecordedRequest {
             forwarders: commands
                 .map(|(name, command)| (name.to_owned(), command))
                 .collect(),
+            slice: request.slice.map(|slice| slice.to_string()),
             unparsed: None,
         }
     }

@@ -11,6 +11,7 @@ use crate::overrides::Overrides;
 use crate::packets;
 use crate::populate;
 use crate::preset::Preset;
+use crate::slice::Slice;
 use serde::{Deserialize, Serialize};
 use trapline_abi::{Need, OpSet, Workload};
 
@@ -51,6 +52,8 @@ pub struct Request {
     pub block: block::Settings,
     /// Settings of trials of packets.
     pub packets: packets::Settings,
+    /// The slice of the plan that is executed; `None` for the whole plan.
+    pub slice: Option<Slice>,
     /// Why there is no tap on this host, if a network is measured and there is none.
     pub without_taps: Option<String>,
 }
@@ -87,6 +90,7 @@ impl Default for Request {
             irq: irq::Settings::default(),
             block: block::Settings::default(),
             packets: packets::Settings::default(),
+            slice: None,
             without_taps: None,
         }
     }

@@ -49,5 +49,5 @@ pub use inventory::{EnvironmentEntry, Inventory};
 pub use options::BootOptions;
 pub use recorded::PARTS;
 pub use resume::{Resume, RANDOM_FACTS};
-pub use seed::random_seed;
+pub use seed::{random_seed, seed_of_slices};
 pub use sink::{ObservationSink, StoreSink};

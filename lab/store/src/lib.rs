@@ -22,6 +22,7 @@ mod definitions;
 mod earlier;
 mod error;
 mod heartbeat;
+mod merge;
 mod owner;
 mod pack;
 mod packets;
@@ -32,6 +33,7 @@ mod settings;
 mod write;
 
 pub use error::{Problem, StoreError};
+pub use merge::{Merged, NotMergeable};
 pub use owner::{Owner, ALIVE};
 pub use schema::VERSION;
 
@@ -340,6 +342,30 @@ impl Store {
     pub fn finish_run(&mut self, run: RunId) -> Result<(), StoreError> {
         self.heartbeat = None;
         self.attempt(|connection| write::finish_run(connection, run))
+    }
+
+    /// Adds a run that has the boots of others, each with a name: slices of a plan, or the same plan on several hosts. If one
+    /// fails or does not belong to those before it, nothing is added.
+    ///
+    /// # Errors
+    /// [`NotMergeable`], a [`Problem`] of this store, or an error of a source.
+    pub fn merge<E: From<StoreError> + From<NotMergeable>>(
+        &mut self,
+        sources: impl IntoIterator<Item = Result<(String, Run), E>>,
+    ) -> Result<Merged, E> {
+        let path = self.path.clone();
+        let failed = |problem: Problem| E::from(StoreError::new(&path, problem));
+        let transaction = rows::begin(&mut self.connection).map_err(failed)?;
+        let mut merge = merge::Merge::new(&transaction);
+        for source in sources {
+            let (name, run) = source?;
+            if let Some(difference) = merge.add(&name, &run).map_err(failed)? {
+                return Err(NotMergeable { name, difference }.into());
+            }
+        }
+        let merged = merge.finish().map_err(failed)?;
+        transaction.commit().map_err(|error| failed(error.into()))?;
+        Ok(merged)
     }
 
     /// Returns all runs, the oldest first.

@@ -118,20 +118,30 @@ fn config(row: &Row<'_>) -> Result<Config, Problem> {
 
 fn observations(connection: &Connection, run: RunId) -> Result<Vec<Observation>, Problem> {
     let sql = "SELECT * FROM boots WHERE run = ?1 ORDER BY id";
-    collect(connection, sql, run.0, |row| {
-        let boot: i64 = row.get("id")?;
-        Ok(Observation {
-            config: config(row)?,
-            clock: clock(row.get("clock")?)?,
-            replicate: row.get("replicate")?,
-            unit_per_tick: row.get("unit_per_tick")?,
-            operations: operations(connection, boot)?,
-            launches: launches(connection, boot)?,
-            facts: facts(&row.get::<_, String>("facts")?)?,
-            log: row.get("log")?,
-            problems: problems(connection, boot)?,
-            host: row.get("host")?,
-        })
+    collect(connection, sql, run.0, |row| observation(connection, row))
+}
+
+/// Returns the boot of a row that exists.
+pub fn boot(connection: &Connection, id: i64) -> Result<Observation, Problem> {
+    let sql = "SELECT * FROM boots WHERE id = ?1";
+    let found = collect(connection, sql, id, |row| observation(connection, row))?;
+    let boot = found.into_iter().next();
+    boot.ok_or_else(|| damage("boot", &id.to_string()))
+}
+
+fn observation(connection: &Connection, row: &Row<'_>) -> Result<Observation, Problem> {
+    let boot: i64 = row.get("id")?;
+    Ok(Observation {
+        config: config(row)?,
+        clock: clock(row.get("clock")?)?,
+        replicate: row.get("replicate")?,
+        unit_per_tick: row.get("unit_per_tick")?,
+        operations: operations(connection, boot)?,
+        launches: launches(connection, boot)?,
+        facts: facts(&row.get::<_, String>("facts")?)?,
+        log: row.get("log")?,
+        problems: problems(connection, boot)?,
+        host: row.get("host")?,
     })
 }
 

@@ -13,9 +13,19 @@ pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId,
     if let Some(owner) = run.owner {
         refuse_other_hosts(&transaction, owner)?;
     }
+    let id = insert_run(&transaction, run)?;
+    if let Some(host) = run.host {
+        add_host(&transaction, host)?;
+    }
+    transaction.commit()?;
+    Ok(id)
+}
+
+/// Adds a run that begins now.
+pub fn insert_run(transaction: &Transaction<'_>, run: &NewRun<'_>) -> Result<RunId, Problem> {
     transaction.execute(
         "INSERT INTO runs (started_at, seed, request, version, facts, owner, plan, uuid, heartbeat)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?1)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         params![
             now(),
             signed(run.seed),
@@ -24,15 +34,11 @@ pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId,
             json(&run.facts),
             run.owner.map(Owner::to_string),
             run.plan,
-            run.uuid
+            run.uuid,
+            run.owner.map(|_| now())
         ],
     )?;
-    let id = transaction.last_insert_rowid();
-    if let Some(host) = run.host {
-        add_host(&transaction, host)?;
-    }
-    transaction.commit()?;
-    Ok(RunId(id))
+    Ok(RunId(transaction.last_insert_rowid()))
 }
 
 /// Stores what is known of a host.
@@ -148,18 +154,24 @@ pub fn add_observation(
 ) -> Result<(), Problem> {
     let transaction = begin(connection)?;
     must_exist(&transaction, run)?;
-    must_be_new(&transaction, run, seen)?;
+    if find(&transaction, run, seen)?.is_some() {
+        return Err(Problem::Repeated {
+            run: run.0,
+            config: seen.config.to_string(),
+            replicate: seen.replicate,
+        });
+    }
     add_boot(&transaction, run, seen)?;
     Ok(transaction.commit()?)
 }
 
-/// Returns an error if the run has this boot already: of a configuration, each host has one of a number. An index cannot
+/// Returns the row of this boot in the run, if it has it: of a configuration, each host has one of a number. An index cannot
 /// tell, since the settings are in columns of their own, and so are those of later formats.
-fn must_be_new(
+pub fn find(
     transaction: &Transaction<'_>,
     run: RunId,
     seen: &Observation,
-) -> Result<(), Problem> {
+) -> Result<Option<i64>, Problem> {
     let sql =
         "SELECT * FROM boots WHERE run = ?1 AND environment = ?2 AND replicate = ?3 AND host = ?4";
     let mut statement = transaction.prepare_cached(sql)?;
@@ -167,14 +179,10 @@ fn must_be_new(
     let mut rows = statement.query(params![run.0, environment, seen.replicate, seen.host])?;
     while let Some(row) = rows.next()? {
         if settings::read(row)? == seen.config.overrides {
-            return Err(Problem::Repeated {
-                run: run.0,
-                config: seen.config.to_string(),
-                replicate: seen.replicate,
-            });
+            return Ok(Some(row.get("id")?));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Stores an observation of a run that exists.

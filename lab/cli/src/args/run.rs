@@ -5,7 +5,7 @@ use super::settings::GuestOptions;
 use super::{environment_parser, workload_parser, EnvironmentOptions, Format, Preset};
 use clap::Args;
 use std::path::PathBuf;
-use trapline_model::{EnvironmentId, Overrides, Request, EXACT_BOOTS, LAYOUTS};
+use trapline_model::{EnvironmentId, Overrides, Request, Slice, EXACT_BOOTS, LAYOUTS};
 use trapline_runner::random_seed;
 
 /// Arguments of `trapline run`.
@@ -27,6 +27,10 @@ pub struct RunArgs {
     pub workloads: Vec<String>,
     #[command(flatten)]
     pub size_options: SizeOptions,
+    /// Slice of the boots to execute, such as 1/4 of four: other hosts or tasks execute the others, and `trapline store
+    /// merge` unites them
+    #[arg(long, value_name = "I/N", value_parser = clap::value_parser!(Slice), hide_short_help = true)]
+    pub slice: Option<Slice>,
     #[command(flatten)]
     pub layout_options: LayoutOptions,
     #[command(flatten)]

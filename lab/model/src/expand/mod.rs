@@ -129,17 +129,27 @@ impl PlannedBoot {
 
 /// Expands a request.
 pub fn expand(request: &Request) -> Plan {
-    let (ready, left_out) = in_table_order(request);
-    let (planned, without_work) = with_work(request, ready);
+    let all = in_table_order(request);
+    let is_ready = |config: &Config| request.ready.contains(config);
+    let (ready, left_out): (Vec<_>, Vec<_>) = all.iter().cloned().partition(is_ready);
+    // Slices are the same on all hosts.
+    let cut = if request.slice.is_some() { all } else { ready };
+    let (planned, mut without_work) = with_work(request, cut);
+    without_work.retain(|(config, _)| is_ready(config));
     let (mut wall, insn): (Vec<_>, Vec<_>) = planned
         .into_iter()
         .partition(|config| config.environment.clock() == Clock::Wall);
-    if request.with_control {
-        wall.extend(control(request, &wall));
-    }
+    let controlled = controlled(request, &wall).cloned();
+    let control = controlled.as_ref().map(Config::control);
+    wall.extend(control.clone());
     let mut boots = Vec::new();
     insn_blocks(request, &insn, &mut boots);
     wall_blocks(request, &wall, &mut boots);
+    boots.retain(|boot| {
+        let is_control = control.as_ref() == Some(&boot.config);
+        let of = controlled.as_ref().filter(|_| is_control);
+        is_ready(of.unwrap_or(&boot.config))
+    });
     Plan {
         seed: request.seed,
         boots,
@@ -148,25 +158,22 @@ pub fn expand(request: &Request) -> Plan {
     }
 }
 
-/// Returns the A/A control of a long run: a second boot in each block of the first configuration in table order.
-/// There is none if the request has one.
-fn control(request: &Request, wall: &[Config]) -> Option<Config> {
+/// Returns the configuration that has an A/A control, a second boot in each block of a long run: the first in table
+/// order. There is none if the request has one.
+fn controlled<'a>(request: &Request, wall: &'a [Config]) -> Option<&'a Config> {
     let is_there = wall.iter().any(|config| config.overrides.is_control);
+    let is_long = wall_boots(request) >= LONG;
     let of_guests = wall.iter().filter(|config| request.is_of_guest(config));
-    let first = of_guests.min().filter(|_| !is_there);
-    first
-        .filter(|_| wall_boots(request) >= LONG)
-        .map(Config::control)
+    let first = of_guests.min();
+    first.filter(|_| request.with_control && is_long && !is_there)
 }
 
-/// Returns the requested configurations: those that can be measured, and the others.
-fn in_table_order(request: &Request) -> (Vec<Config>, Vec<Config>) {
+/// Returns the requested configurations, each once.
+fn in_table_order(request: &Request) -> Vec<Config> {
     let mut configs = request.configs.clone();
     configs.sort();
     configs.dedup();
     configs
-        .into_iter()
-        .partition(|config| request.ready.contains(config))
 }
 
 /// Returns the configurations that support an operation, and the others with reasons.
@@ -197,7 +204,9 @@ fn reason_for_nothing(request: &Request, config: &Config) -> Option<String> {
 
 fn wall_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoot>) {
     let orders = Order::new(configs.len(), request.seed);
-    for (block, order) in (0..wall_boots(request)).zip(orders) {
+    let is_in_slice = |block: &u32| request.slice.is_none_or(|slice| slice.has_block(*block));
+    let blocks = (0..wall_boots(request)).zip(orders);
+    for (block, order) in blocks.filter(|(block, _)| is_in_slice(block)) {
         for place in order {
             let config = &configs[place];
             boots.push(boot(request, config, block, block, Purpose::Replicate));
@@ -226,8 +235,13 @@ fn operations(request: &Request, replicate: u32, purpose: Purpose) -> OpSet {
 
 /// Adds the boots of exact clocks, whose blocks have the numbers after those of the wall clock.
 fn insn_blocks(request: &Request, configs: &[Config], boots: &mut Vec<PlannedBoot>) {
-    for (block, config) in (wall_boots(request)..).zip(configs) {
-        for replicate in 0..request.exact_boots {
+    for (place, config) in configs.iter().enumerate() {
+        let block = wall_boots(request) + place as u32;
+        let is_in_slice = |replicate: &u32| {
+            let slice = request.slice;
+            slice.is_none_or(|slice| slice.has_exact(place, configs.len(), *replicate))
+        };
+        for replicate in (0..request.exact_boots).filter(is_in_slice) {
             let purpose = if replicate == 0 {
                 Purpose::Exact
             } else {

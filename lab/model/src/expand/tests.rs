@@ -149,6 +149,69 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// What a host measures of a slice depends on what is ready there, and nothing else of the slice does.
+    #[test]
+    fn slices_are_the_whole_plan_whatever_is_ready(
+        request in requests(), with_control in any::<bool>(), of in 1u32..9,
+        hosts in proptest::collection::vec(configs(), 9),
+    ) {
+        let ready = all();
+        let whole = Request { ready, with_control, ..request };
+        let slice = |number: u32, ready: &[Config]| expand(&Request {
+            slice: Some(format!("{number}/{of}").parse().unwrap()),
+            ready: ready.to_vec(),
+            ..whole.clone()
+        });
+        let slices: Vec<Plan> = (1..=of).map(|number| slice(number, &whole.ready)).collect();
+        let mut together: Vec<PlannedBoot> = slices.iter().flat_map(|it| it.boots.clone()).collect();
+        let key = |boot: &PlannedBoot| (boot.block, boot.config.clone(), boot.replicate);
+        let mut serial = expand(&whole).boots;
+        together.sort_by_key(key);
+        serial.sort_by_key(key);
+        prop_assert_eq!(together, serial);
+        for (number, (plan, ready)) in (1..).zip(slices.iter().zip(&hosts)) {
+            let here = slice(number, ready);
+            let is_ready = |boot: &&PlannedBoot| {
+                let mut config = boot.config.clone();
+                config.overrides.is_control = false;
+                ready.contains(&boot.config) || (with_control && ready.contains(&config))
+            };
+            let expected: Vec<_> = plan.boots.iter().filter(is_ready).cloned().collect();
+            // Of a control that is asked for, nothing is known here.
+            let asks = whole.configs.iter().any(|config| config.overrides.is_control);
+            if !asks {
+                prop_assert_eq!(here.boots, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn figure_and_proof_are_in_different_slices_and_blocks_in_one(request in requests(), of in 2u32..9) {
+        let mut slice_of = BTreeMap::new();
+        for number in 1..=of {
+            let slice = Some(format!("{number}/{of}").parse().unwrap());
+            let plan = expand(&Request { slice, ready: all(), ..request.clone() });
+            for boot in plan.boots {
+                let unit = match boot.purpose {
+                    Purpose::Replicate => (None, boot.block),
+                    Purpose::Exact => (Some(boot.config), 0),
+                    Purpose::Proof => (Some(boot.config), boot.replicate),
+                };
+                let other = slice_of.insert(unit, number);
+                prop_assert!(other.is_none_or(|other| other == number));
+            }
+        }
+        for ((config, replicate), number) in &slice_of {
+            let figure = config.as_ref().filter(|_| *replicate == 1);
+            let figure = figure.map(|config| slice_of[&(Some(config.clone()), 0)]);
+            prop_assert_ne!(figure, Some(*number));
+        }
+    }
+}
+
 #[test]
 fn seeds_change_the_order_on_the_wall_clock_and_nothing_else() {
     let order = |seed, clock: Clock| -> Vec<EnvironmentId> {

@@ -1,0 +1,86 @@
+//! `trapline store`: unites runs of several stores.
+
+use crate::args::{RunOfFile, StoreArgs, StoreCommand};
+use crate::failure::{Failure, Status};
+use crate::{recorded_command, show, terminal};
+use std::path::Path;
+use trapline_environments::private::{self, Origin};
+use trapline_store::{Merged, NotMergeable, Run, Store, StoreError};
+
+/// Executes a command about stores.
+///
+/// # Errors
+/// A file cannot be read or written, or the runs do not belong together.
+pub fn store(args: &StoreArgs) -> Result<Status, Failure> {
+    match &args.command {
+        StoreCommand::Merge { out, runs } => merge(out, runs),
+    }
+}
+
+/// Why runs were not merged.
+enum Refusal {
+    Failure(Failure),
+    NotMergeable(NotMergeable),
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::Failure(error.into())
+    }
+}
+
+impl From<NotMergeable> for Refusal {
+    fn from(error: NotMergeable) -> Self {
+        Self::NotMergeable(error)
+    }
+}
+
+fn merge(out: &Path, runs: &[RunOfFile]) -> Result<Status, Failure> {
+    private::check_store(out, Origin::Option)?;
+    let mut store = Store::open(out)?;
+    let sources = runs.iter().map(|named| {
+        let run = load(named).map_err(Refusal::Failure)?;
+        Ok((named.to_string(), run))
+    });
+    let merged = store.merge(sources).map_err(|refusal| match refusal {
+        Refusal::Failure(failure) => failure,
+        Refusal::NotMergeable(error) => Failure::usage(
+            error,
+            "merge slices of one plan, or runs of one plan, by one version and build",
+        ),
+    })?;
+    terminal::print_text(&summary(&merged, out))?;
+    Ok(Status::Done)
+}
+
+fn load(named: &RunOfFile) -> Result<Run, Failure> {
+    let mut store = Store::open_existing(&named.file)?;
+    let run = show::chosen(&mut store, named.run)?;
+    Ok(store.load(run)?)
+}
+
+fn summary(merged: &Merged, out: &Path) -> String {
+    let number = |count: u64, noun: &str| match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    };
+    let boots = number(merged.boots, "boot");
+    let hosts = number(merged.hosts as u64, "host");
+    let mut lines = vec![format!("Run {}: {boots} of {hosts}.", merged.run)];
+    if merged.repeated > 0 {
+        let repeated = number(merged.repeated, "boot");
+        lines.push(format!(
+            "{repeated} of several of the runs, the same in each."
+        ));
+    }
+    if !merged.unfinished.is_empty() {
+        lines.push(format!("Not finished: {}.", merged.unfinished.join(", ")));
+    }
+    if !merged.missing.is_empty() {
+        lines.push(format!("Missing slices: {}.", merged.missing.join(", ")));
+    }
+    let path = out.to_string_lossy();
+    let path = recorded_command::quoted(&path);
+    lines.push(format!("trapline show --store {path} --run {}", merged.run));
+    lines.join("\n") + "\n"
+}
