@@ -8,9 +8,10 @@ use trapline_model::file;
 use trapline_model::irq::Settings;
 use trapline_model::{packets, Config, Observation, Outcome};
 use trapline_report::rates::Rates;
-use trapline_report::{Document, Report, Style};
+use trapline_report::{Document, HostOfRun, Report, Style};
 use trapline_runner::{is_running_elsewhere, Interrupt};
 use trapline_stats::aa_test::AaTest;
+use trapline_stats::hosts::ids;
 use trapline_stats::{layouts, verdict, FailureKind, Value};
 use trapline_store::{Run, RunId, RunInfo};
 
@@ -42,7 +43,15 @@ fn report_of(run: &Run, observations: &[Observation]) -> Report {
     let measured = observations.iter().map(|seen| &seen.config);
     let configs = measured.chain(skips.iter().map(|(config, _)| config));
     let settings = Config::common_settings(&configs.collect());
-    let summary = layouts::folded(trapline_stats::summarise(observations));
+    let mut summary = layouts::folded(trapline_stats::summarise(observations));
+    // Their boots are pooled, which those of several hosts must not be.
+    let of_one_host = if ids(observations).len() > 1 {
+        summary.timelines.clear();
+        summary.host_use.clear();
+        &[]
+    } else {
+        observations
+    };
     let irq = Settings::from_facts(&run.info.facts);
     let uses_seed = observations.iter().any(|seen| !seen.clock.is_exact());
     let verdicts = verdict::Settings {
@@ -55,21 +64,34 @@ fn report_of(run: &Run, observations: &[Observation]) -> Report {
         seed: uses_seed.then_some(run.info.seed),
         settings,
         facts: run.info.facts.clone(),
-        hosts: run.hosts.values().cloned().collect(),
-        requests: trapline_stats::block::summarise(observations, &summary),
-        interrupts: trapline_stats::irq::summarise(observations, &summary, &irq),
+        hosts: hosts(run),
+        requests: trapline_stats::block::summarise(of_one_host, &summary),
+        interrupts: trapline_stats::irq::summarise(of_one_host, &summary, &irq),
         irq,
         skips,
         co_tenants: Vec::new(),
         aa_control: AaTest::new(&run.observations, &verdicts),
-        builds: trapline_stats::builds::over_base(observations, &summary),
+        builds: trapline_stats::builds::over_base(of_one_host, &summary),
         summary,
         allowed_losses: 0,
         tables: study(run).map_or_else(Vec::new, |study| study.tables),
         operations: run.info.request.guest_operations(),
         long: run.info.request.long_operations(),
-        packets: packets(run, observations),
+        packets: packets(run, of_one_host),
     }
+}
+
+/// Returns the hosts of a run.
+fn hosts(run: &Run) -> Vec<HostOfRun> {
+    let all = run.hosts.values().map(|host| HostOfRun {
+        boots: run
+            .observations
+            .iter()
+            .filter(|boot| boot.host == host.id)
+            .count(),
+        host: host.clone(),
+    });
+    all.filter(|one| one.boots > 0).collect()
 }
 
 /// Returns the trials of packets of a run.

@@ -25,7 +25,7 @@ pub fn report(args: &ReportArgs) -> Result<Status, Failure> {
     let file = store_path(args.store.file.as_deref())?;
     let mut store = Store::open_existing(&file)?;
     let run = show::chosen(&mut store, args.run)?;
-    let run = store.load(run)?;
+    let run = show::of_host(store.load(run)?, args.host.as_deref())?;
     let profiles = args.profiles.iter().map(|path| profile(path));
     let text = page(&run, &profiles.collect::<Result<Vec<_>, _>>()?);
     let named = args.output.clone();

@@ -5,9 +5,9 @@ use crate::failure::{Failure, Status};
 use crate::store_path::store_path;
 use crate::{outcome, recorded_command, terminal};
 use std::time::{Duration, SystemTime};
-use trapline_model::time;
+use trapline_model::{time, Host};
 use trapline_runner::is_running_elsewhere;
-use trapline_store::{RunId, RunInfo, Store};
+use trapline_store::{Run, RunId, RunInfo, Store};
 
 /// Prints a stored run, or the list of runs.
 ///
@@ -22,7 +22,7 @@ pub fn show(args: &ShowArgs) -> Result<Status, Failure> {
         return Ok(Status::Done);
     }
     let run = chosen(&mut store, args.run)?;
-    let run = store.load(run)?;
+    let run = of_host(store.load(run)?, args.host.as_deref())?;
     outcome::print_run(
         &run,
         &outcome::report(&run),
@@ -51,6 +51,35 @@ pub fn chosen(store: &mut Store, number: Option<u32>) -> Result<RunId, Failure> 
         _ => Failure::new(format!("no run in {file} has a boot"))
             .help("trapline show --list, and --run N to show one of them"),
     })
+}
+
+/// Returns a run with the boots of the host of this name, or whose id begins with it; the whole run if there is none.
+///
+/// # Errors
+/// The run has no such host.
+pub fn of_host(mut run: Run, name: Option<&str>) -> Result<Run, Failure> {
+    let Some(name) = name else {
+        return Ok(run);
+    };
+    let is_named =
+        |host: &Host| host.name == name || (name.len() >= 8 && host.id.starts_with(name));
+    let labels: Vec<String> = run
+        .hosts
+        .values()
+        .map(|host| host.label().to_owned())
+        .collect();
+    run.hosts.retain(|_, host| is_named(host));
+    if run.hosts.is_empty() {
+        let help = match labels.len() {
+            0 => "it was measured before Trapline recorded hosts: leave --host out".to_owned(),
+            _ => format!("its hosts are {}", labels.join(", ")),
+        };
+        let message = format!("run {} has no boot of a host '{name}'", run.info.id);
+        return Err(Failure::usage(message, help));
+    }
+    run.observations
+        .retain(|boot| run.hosts.contains_key(&boot.host));
+    Ok(run)
 }
 
 fn list(runs: &[RunInfo]) -> String {

@@ -25,6 +25,7 @@ fn with_fastest(estimate: f64, min: f64) -> Value {
         p99: None,
         samples: 12,
         boots: 2,
+        hosts: 1,
         medians: Vec::new(),
         ratio: None,
         exits: None,

@@ -7,8 +7,8 @@ use crate::document::{Document, Look, Marker, Note, Section};
 use crate::report::Report;
 use crate::{
     aa_control, block, brief, co_tenants, common_factor, components, contenders, findings,
-    host_noise, host_use, irq, kernel_build, layouts, notes, packets, populate, ratios, table,
-    timelines,
+    host_noise, host_use, hosts, irq, kernel_build, layouts, notes, packets, populate, ratios,
+    table, timelines,
 };
 use crate::{bencher, json, junit};
 use std::collections::BTreeSet;
@@ -54,6 +54,7 @@ fn sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
     let last: [Family; 3] = [table::costs, table::raw, components::sections];
     let families = [&[table::sections as Family][..], &FAMILIES, &last].concat();
     let mut sections: Vec<Section> = findings::section(report, cells).into_iter().collect();
+    sections.extend(hosts::section(report));
     sections.extend(of_all_clocks(report, cells, &families));
     sections.extend(ratios::section(report, cells));
     sections.extend(common_factor::section(report, cells));
@@ -75,6 +76,7 @@ fn brief_sections(report: &Report, cells: &[Cell]) -> Vec<Section> {
                 .flat_map(|family| family(report, cells, clock)),
         );
     }
+    sections.extend(hosts::section(report));
     sections.extend(failures(report, cells));
     sections.extend(brief::missing_configs(report, cells));
     sections.extend(aa_control_section(report));

@@ -16,7 +16,8 @@ pub fn explanation(cells: &[Cell], clock: Clock, ratio: &str) -> String {
     if clock.is_exact() {
         format!("mean, {}{ratio}", table::reproduced(cells, clock))
     } else {
-        format!("median over boots{ratio}, ~ = spread above ±10%")
+        let over = table::replicates(cells, clock);
+        format!("median over {over}{ratio}, ~ = spread above ±10%")
     }
 }
 

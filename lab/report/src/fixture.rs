@@ -18,6 +18,7 @@ pub fn figure(estimate: f64) -> Figure {
         p99: None,
         samples: 24,
         boots: 2,
+        hosts: 1,
         medians: Vec::new(),
         ratio: None,
         exits: None,
@@ -37,6 +38,7 @@ pub fn figure_between(low: f64, estimate: f64, high: f64) -> Figure {
             high,
         }),
         boots: 5,
+        hosts: 1,
         medians: (0..)
             .zip([
                 low,

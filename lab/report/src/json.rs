@@ -6,11 +6,11 @@ use crate::cell_columns::JsonCell;
 use crate::co_tenants::JsonCoTenant;
 use crate::common_factor::{self, JsonPair};
 use crate::document::json::{JsonInterval, Object};
+use crate::hosts::HostOfRun;
 use crate::irq::json::JsonInterrupts;
 use crate::{block, kernel_build, packets, populate, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trapline_model::Host;
 use trapline_stats::host_use::HostUse;
 use trapline_stats::{BootTimeline, Cell};
 
@@ -57,15 +57,17 @@ fn all<'a, T, J: From<&'a T>>(values: &'a [T]) -> Vec<J> {
 struct JsonHost {
     id: String,
     name: String,
+    boots: usize,
     facts: BTreeMap<String, String>,
 }
 
-impl From<&Host> for JsonHost {
-    fn from(host: &Host) -> Self {
+impl From<&HostOfRun> for JsonHost {
+    fn from(one: &HostOfRun) -> Self {
         Self {
-            id: host.id.clone(),
-            name: host.name.clone(),
-            facts: host.facts.clone(),
+            id: one.host.id.clone(),
+            name: one.host.name.clone(),
+            boots: one.boots,
+            facts: one.host.facts.clone(),
         }
     }
 }

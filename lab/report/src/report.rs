@@ -1,12 +1,13 @@
 //! The figures that a report is built from.
 
+use crate::hosts::HostOfRun;
 use crate::rates::Rates;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::OpSet;
 use trapline_model::file::Table;
 use trapline_model::irq::Settings;
 use trapline_model::kernel_build::Column;
-use trapline_model::{Config, EnvironmentId, Host, Operation, Overrides};
+use trapline_model::{Config, EnvironmentId, Operation, Overrides};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::block::Requests;
 use trapline_stats::builds::OverBase;
@@ -27,7 +28,7 @@ pub struct Report {
     /// Facts about the host; `cpu`, `kernel` and `kvm` stand above the tables.
     pub facts: BTreeMap<String, String>,
     /// The hosts of its boots.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<HostOfRun>,
     /// The figures.
     pub summary: Summary,
     /// Configurations that were asked for and could not be booted, with reasons.

@@ -152,7 +152,19 @@ fn explanation(cells: &[Cell], clock: Clock) -> String {
         let ratio = ratio(", × = ratio to ");
         let paired = if ratio.is_empty() { "" } else { ", paired" };
         let interval = interval_words(cells, clock);
-        format!("median over boots{ratio}{paired}; ± {interval}")
+        let over = replicates(cells, clock);
+        format!("median over {over}{ratio}{paired}; ± {interval}")
+    }
+}
+
+/// Returns what figures of the wall clock are medians over.
+pub fn replicates(cells: &[Cell], clock: Clock) -> &'static str {
+    let figures = cells.iter().filter(|cell| cell.clock == clock);
+    let mut figures = figures.filter_map(|cell| cell.value.figure());
+    if figures.any(|figure| figure.hosts > 1) {
+        "hosts"
+    } else {
+        "boots"
     }
 }
 

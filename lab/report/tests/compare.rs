@@ -39,6 +39,7 @@ fn cell(environment: EnvironmentId, op: Op, estimate: f64) -> Cell {
             p99: None,
             samples: 200,
             boots: 10,
+            hosts: 1,
             medians: Vec::new(),
             ratio: None,
             exits: None,

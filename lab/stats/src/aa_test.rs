@@ -32,7 +32,7 @@ impl AaTest {
         let comparison = Comparison {
             a: &[boots_of(observations, &config)],
             b: &[boots_of(observations, &config.control())],
-            design: Design::Blocked,
+            design: Design::of_run(observations),
             repeated: &[],
         };
         let rows = compare_all(&[comparison], settings);

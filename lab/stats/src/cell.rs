@@ -54,7 +54,7 @@ impl ComparableCell {
         if all.is_empty() {
             return None;
         }
-        all.sort_by_key(|(boot, _)| boot.replicate);
+        all.sort_by_key(|(boot, _)| (boot.replicate, &boot.host));
         let clock = config.clock();
         let mut comparable = Self {
             cell: Cell {
@@ -109,6 +109,7 @@ impl ComparableCell {
             p99: batches.percentile(99_000),
             samples: batches.count(),
             boots: boots.len(),
+            hosts: 1,
             medians: by_block,
             ratio: None,
             exits: median(counted.iter().filter_map(|boot| boot.exits)),

@@ -9,7 +9,7 @@ use crate::verdict::{
     boot_values, test_table, Assessment, BootValues, Design, InterimTests, Settings, Side,
     TableTest, TestError, TestInput, LEAST_RUNS,
 };
-use crate::{operations_of, Cell, Failure, Value};
+use crate::{hosts, operations_of, Cell, Failure, Value};
 use statrs::statistics::Statistics;
 use thiserror::Error;
 use trapline_abi::Op;
@@ -184,11 +184,19 @@ impl Comparison<'_> {
     }
 
     fn input(&self, op: Operation) -> TestInput {
+        let clock = config(self.a).map_or(Clock::Wall, Config::clock);
+        let [a, b] = match self.design {
+            Design::Hosts { in_blocks } if !clock.is_exact() => {
+                let [a, b] = [self.a, self.b].map(|runs| runs.iter().flatten().collect::<Vec<_>>());
+                hosts::values(&a, &b, op, in_blocks)
+            }
+            _ => [self.a, self.b].map(|runs| self.values(runs, op)),
+        };
         TestInput {
-            clock: config(self.a).map_or(Clock::Wall, Config::clock),
+            clock,
             design: self.design,
-            a: self.values(self.a, op),
-            b: self.values(self.b, op),
+            a,
+            b,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Reproducibility check of exact clocks: any difference between two boots is a failure.
 
 use crate::{BootOutcome, FailureKind, Value};
+use std::collections::BTreeMap;
 use trapline_abi::Interrupt;
 use trapline_model::{Outcome, Sample};
 
@@ -11,12 +12,58 @@ pub fn require_agreement(boots: &[BootOutcome<'_>]) -> Result<(), Value> {
     };
     for (boot, outcome) in others {
         if let Some(found) = difference(expected, outcome) {
-            let (first, other) = (first.replicate, boot.replicate);
-            let reason = format!("not deterministic: boots {first} and {other} differ in {found}");
+            let who = match hosts(boots) {
+                hosts if hosts.len() > 1 => disagreement_of_hosts(&hosts),
+                _ => {
+                    let (first, other) = (first.replicate, boot.replicate);
+                    format!("boots {first} and {other} differ in")
+                }
+            };
+            let reason = format!("not deterministic: {who} {found}");
             return Err(Value::failed(FailureKind::NotDeterministic, reason));
         }
     }
     Ok(())
+}
+
+/// Returns the boots of each host.
+fn hosts<'a, 'b>(boots: &'b [BootOutcome<'a>]) -> BTreeMap<&'a str, Vec<&'b BootOutcome<'a>>> {
+    let mut hosts = BTreeMap::<_, Vec<_>>::new();
+    for boot in boots {
+        hosts.entry(boot.0.host.as_str()).or_default().push(boot);
+    }
+    hosts
+}
+
+/// Says which hosts differ: those that do not have the outcome of most hosts, if most have one.
+fn disagreement_of_hosts(hosts: &BTreeMap<&str, Vec<&BootOutcome<'_>>>) -> String {
+    let agree = |one: &[&BootOutcome<'_>], other: &[&BootOutcome<'_>]| {
+        let pairs = one.iter().flat_map(|a| other.iter().map(move |b| (a, b)));
+        pairs
+            .into_iter()
+            .all(|((_, a), (_, b))| difference(a, b).is_none())
+    };
+    let like = |one: &Vec<&BootOutcome<'_>>| -> Vec<&str> {
+        let all = hosts.iter().filter(|(_, other)| agree(one, other));
+        all.map(|(host, _)| host.get(..8).unwrap_or(host)).collect()
+    };
+    let all = || hosts.keys().map(|host| host.get(..8).unwrap_or(host));
+    let most = hosts
+        .values()
+        .map(like)
+        .max_by_key(Vec::len)
+        .unwrap_or_default();
+    if most.len() * 2 > hosts.len() && most.len() > 1 {
+        let others: Vec<&str> = all().filter(|host| !most.contains(host)).collect();
+        let (most, others) = (most.join(", "), others.join(", "));
+        format!("hosts {most} agree, and {others} differs in")
+    } else {
+        let all: Vec<&str> = all().collect();
+        format!(
+            "hosts {} differ, and a further host would decide, in",
+            all.join(", ")
+        )
+    }
 }
 
 /// Describes the first difference of two outcomes. Start times of batches are not compared, nor host

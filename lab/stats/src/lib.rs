@@ -22,6 +22,7 @@ mod equal_work;
 mod exact;
 pub mod history;
 pub mod host_use;
+pub mod hosts;
 pub mod irq;
 pub mod layouts;
 pub mod modes;
@@ -158,7 +159,11 @@ pub struct Figure {
     pub samples: usize,
     /// Number of boots in the estimate; on an exact clock, of boots that agreed.
     pub boots: usize,
-    /// Block and median of each of these boots, in order of blocks. Empty on an exact clock.
+    /// Number of hosts of these boots. On the wall clock several are the replicates ([`hosts`]): estimate, interval and ratio
+    /// are over hosts.
+    pub hosts: usize,
+    /// Block and median of each of these boots, in order of blocks; of several hosts the number of each and its estimate. Empty
+    /// on an exact clock.
     pub medians: Vec<(u32, f64)>,
     /// Ratio to the bare row of the same clock, if that has a figure, did the same amount of work,
     /// and neither is below resolution.
@@ -282,6 +287,11 @@ impl Flag {
         "autocorrelated",
     ];
 
+    /// Returns whether it is about the ratio to the bare row.
+    pub(crate) const fn is_of_ratio(&self) -> bool {
+        matches!(self, Self::OtherMechanism(_) | Self::OtherSize { .. })
+    }
+
     /// Returns the name in JSON output.
     pub const fn name(&self) -> &'static str {
         Self::NAMES[match self {
@@ -308,21 +318,49 @@ impl Summary {
 
 /// Returns the figures of `observations`.
 pub fn summarise(observations: &[Observation]) -> Summary {
-    let configs: BTreeSet<&Config> = observations.iter().map(|boot| &boot.config).collect();
-    let mut cells: Vec<ComparableCell> = Vec::new();
-    for op in operations_of(observations) {
-        for config in &configs {
-            cells.extend(ComparableCell::new(observations, config, op));
-        }
+    let all: Vec<&Observation> = observations.iter().collect();
+    let hosts = hosts::by_host(observations);
+    let mut cells = cells(&all);
+    if hosts.len() > 1 {
+        let of_hosts: Vec<Cell> = hosts
+            .values()
+            .flat_map(|boots| self::cells(boots))
+            .collect();
+        over_hosts(&mut cells, &of_hosts);
     }
-    equal_work::require_equal_work(&mut cells);
-    equal_work::add_bare_ratios(&mut cells);
     Summary {
-        cells: cells.into_iter().map(|one| one.cell).collect(),
+        cells,
         timelines: timeline::timelines(observations),
         facts: facts(observations),
         problems: problems(observations),
         host_use: host_use::host_use(observations),
+    }
+}
+
+/// Returns the cells of boots that are taken together.
+fn cells(boots: &[&Observation]) -> Vec<Cell> {
+    let configs: BTreeSet<&Config> = boots.iter().map(|boot| &boot.config).collect();
+    let mut cells: Vec<ComparableCell> = Vec::new();
+    for op in operations_of(boots.iter().copied()) {
+        for config in &configs {
+            cells.extend(ComparableCell::new(boots.iter().copied(), config, op));
+        }
+    }
+    equal_work::require_equal_work(&mut cells);
+    equal_work::add_bare_ratios(&mut cells);
+    cells.into_iter().map(|one| one.cell).collect()
+}
+
+/// Replaces the figures of the wall clock by those over hosts.
+fn over_hosts(cells: &mut [Cell], of_hosts: &[Cell]) {
+    let is_measured = |cell: &&mut Cell| !cell.clock.is_exact() && cell.value.figure().is_some();
+    for cell in cells.iter_mut().filter(is_measured) {
+        let same = |other: &&Cell| (&other.config, other.op) == (&cell.config, cell.op);
+        let of_hosts: Vec<&Cell> = of_hosts.iter().filter(same).collect();
+        let of_boots = cell.value.figure();
+        if let Some(figure) = of_boots.and_then(|of_boots| hosts::figure(of_boots, &of_hosts)) {
+            cell.value = Value::Measured(Box::new(figure));
+        }
     }
 }
 

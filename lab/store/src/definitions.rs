@@ -9,15 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A definition: what precedes the parentheses, columns and constraints in them, and what follows.
 #[derive(Debug, PartialEq, Eq)]
-struct Definition {
+pub struct Definition {
     head: String,
     parts: BTreeSet<String>,
     tail: String,
 }
 
-/// Checks that a store has nothing but definitions of `reference`; one of an earlier format lacks some.
-pub fn check(store: &Connection, reference: &Connection) -> Result<(), Problem> {
-    let known: BTreeMap<_, _> = read(reference)?.into_iter().collect();
+/// Definitions by kind and name.
+pub type Definitions = BTreeMap<String, Definition>;
+
+/// Checks that a store has nothing but known definitions; one of an earlier format lacks some.
+pub fn check(store: &Connection, known: &Definitions) -> Result<(), Problem> {
     for (name, found) in read(store)? {
         let unknown = match known.get(&name) {
             Some(known) if (&known.head, &known.tail) == (&found.head, &found.tail) => {
@@ -34,7 +36,7 @@ pub fn check(store: &Connection, reference: &Connection) -> Result<(), Problem> 
 }
 
 /// Returns the definitions of a store by kind and name. SQLite itself adds indices without a text.
-fn read(store: &Connection) -> Result<Vec<(String, Definition)>, Problem> {
+pub fn read(store: &Connection) -> Result<Definitions, Problem> {
     let sql = "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql IS NOT NULL";
     let mut statement = store.prepare(sql)?;
     let rows = statement.query_map([], |row| {

@@ -3,8 +3,10 @@
 //! Unsigned 64-bit numbers are stored in SQLite's signed integers as two's complement. SQLite keeps the
 //! comments in the tables: `sqlite3 FILE .schema` documents the file.
 
-use crate::{definitions, earlier, settings, Problem};
+use crate::definitions::{self, Definitions};
+use crate::{earlier, settings, Problem};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
+use std::sync::OnceLock;
 use trapline_model::settings::store_format;
 
 /// The format that this version writes (`PRAGMA user_version`).
@@ -300,6 +302,16 @@ fn create(connection: &mut Connection) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Returns every definition of every format. They are computed once for hundreds of stores.
+fn known() -> Result<&'static Definitions, Problem> {
+    static KNOWN: OnceLock<Definitions> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known);
+    }
+    let known = definitions::read(&reference()?)?;
+    Ok(KNOWN.get_or_init(|| known))
+}
+
 /// Returns an empty store in memory with every definition of every format.
 fn reference() -> Result<Connection, Problem> {
     let mut connection = Connection::open_in_memory()?;
@@ -370,7 +382,7 @@ pub fn verify(connection: &mut Connection) -> Result<(), Problem> {
     if found < 1 {
         return Err(Problem::Corrupt(format!("it is of format {found}")));
     }
-    definitions::check(connection, &reference()?)?;
+    definitions::check(connection, known()?)?;
     let health: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if health == "ok" {
         Ok(())

@@ -1,11 +1,13 @@
 //! Several hosts. Another one is played by this one in a mount namespace with another boot id of its kernel.
 
+use serde_json::{json, Value};
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use trapline_store::Store;
+use trapline_tests::measurements::{cell, cells};
 use trapline_tests::processes::{signal, wait_until};
-use trapline_tests::run::{CommandOutput, Place};
+use trapline_tests::run::{assert_fits_80_columns, CommandOutput, Place};
 use trapline_tests::skip;
 
 /// A plan that is measured longer than a test takes, if nothing ends it.
@@ -142,4 +144,100 @@ fn run_that_was_interrupted_elsewhere_is_not_resumed() {
     assert_ne!(names(0), names(1));
     let facts = |of: usize| hosts[of].values().next().map(|host| &host.facts);
     assert_eq!(facts(0), facts(1), "both are this machine");
+}
+
+/// Plans whose exact figures, and whose blocks of the wall clock, are divided.
+const SLICED: &str =
+    "environments = ['host', 'process', 'sim']\nworkloads = ['basic/getpid', 'basic/yield']\n\
+                      boots = 6\nexact-boots = 2\nseed = 3";
+
+/// Measures every slice on a host of its own, and returns the stores.
+fn sliced(place: &Place, plan: &str, of: usize) -> Vec<String> {
+    let slices = 1..=of;
+    let stores = slices.map(|number| {
+        let store = place.path().join(format!("slice-{number}.db"));
+        let store = store.to_str().expect("path is UTF-8").to_owned();
+        let slice = format!("{number}/{of}");
+        let words = ["run", "-q", plan, "--slice", &slice, "--store", &store];
+        let mut command = place.trapline(&words);
+        let done = output(command.env("TRAPLINE_HOST", format!("host-{number}")));
+        assert_eq!(done.status, Some(0), "{done:?}");
+        store
+    });
+    stores.collect()
+}
+
+fn exact_rows(run: &Value) -> Vec<&Value> {
+    let rows = cells(run).iter().filter(|cell| cell["clock"] == "insn");
+    rows.collect()
+}
+
+#[test]
+fn slices_of_four_hosts_are_the_serial_run() {
+    let place = Place::reproducing();
+    let plan = place.path().join("plan.toml");
+    fs::write(&plan, SLICED).expect("file can be written");
+    let plan = plan.to_str().expect("path is UTF-8");
+    let stores = sliced(&place, plan, 4);
+    let merged = place.path().join("merged.db");
+    let merged = merged.to_str().expect("path is UTF-8");
+    let mut words = vec!["store", "merge", merged];
+    words.extend(stores.iter().map(String::as_str));
+    let merging = place.run(&words);
+    // Six blocks of two configurations, and figure and proof of one.
+    let expected = format!("Run 1: 14 boots of 4 hosts.\ntrapline show --store {merged} --run 1\n");
+    assert_eq!(
+        (merging.status, merging.stdout.as_str()),
+        (Some(0), expected.as_str())
+    );
+    let show = |store: &str, words: &[&str]| {
+        let fixed = ["show", "--store", store, "--format", "json"];
+        place.run(&[&fixed[..], words].concat())
+    };
+    let whole = show(merged, &[]).json();
+    let serial = place.path().join("serial.db");
+    let serial = serial.to_str().expect("path is UTF-8");
+    let serial_run = place.run(&["run", "-q", plan, "--store", serial, "--format", "json"]);
+    let serial_run = serial_run.json();
+    let rows = exact_rows(&whole);
+    assert_eq!((rows.len(), rows), (2, exact_rows(&serial_run)));
+    let hosts = whole["hosts"].as_array().into_iter().flatten();
+    let mut hosts: Vec<_> = hosts
+        .map(|host| json!([host["name"], host["boots"]]))
+        .collect();
+    hosts.sort_by_key(Value::to_string);
+    let expected = [("host-1", 5), ("host-2", 5), ("host-3", 2), ("host-4", 2)];
+    assert_eq!(hosts, expected.map(|(name, boots)| json!([name, boots])));
+    let text = place.run(&["show", "--store", merged]);
+    for words in ["Wall clock: median over hosts", "4 hosts of 1 kind"] {
+        assert!(text.stdout.contains(words), "{words}: {}", text.stdout);
+    }
+    assert_fits_80_columns(&text.stdout);
+    let of_one = show(merged, &["--host", "host-2"]).json();
+    assert_eq!(of_one["hosts"].as_array().map(Vec::len), Some(1));
+    let boots = |run: &Value| cell(run, "host", "basic/getpid")["boots"].clone();
+    assert_eq!((boots(&of_one), boots(&whole)), (json!(2), json!(6)));
+    let unknown = show(merged, &["--host", "host-9"]);
+    assert_eq!(unknown.status, Some(2));
+    assert!(
+        unknown.stderr.contains("its hosts are host-"),
+        "{unknown:?}"
+    );
+    // A slice is not finished by another one, and is not taken for another run.
+    let again = place.run(&["store", "merge", serial, &stores[0], &stores[0], &stores[2]]);
+    assert!(
+        again.stdout.contains("5 boots of several of the runs"),
+        "{again:?}"
+    );
+    assert!(
+        again.stdout.contains("Missing slices: 2/4, 4/4."),
+        "{again:?}"
+    );
+    let refused = place.run(&["store", "merge", merged, &format!("{serial}#1"), &stores[0]]);
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    let reason = format!(
+        "{}: it is one of 4 slices, which are others than {serial}#1",
+        stores[0]
+    );
+    assert!(refused.stderr.contains(&reason), "{refused:?}");
 }

@@ -61,8 +61,11 @@ pub struct ShowArgs {
     /// Number of the run [default: the latest]
     #[arg(long, value_name = "N", add = run_numbers())]
     pub run: Option<u32>,
+    /// Only the boots of this host, of a run that several hosts measured
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub host: Option<String>,
     /// List the stored runs instead
-    #[arg(long, conflicts_with_all = ["run", "format", "all", "plot"])]
+    #[arg(long, conflicts_with_all = ["run", "host", "format", "all", "plot"])]
     pub list: bool,
     #[command(flatten)]
     pub output: OutputOptions,

@@ -15,6 +15,9 @@ pub struct ReportArgs {
     /// Number of the run [default: the latest]
     #[arg(long, value_name = "N", add = run_numbers())]
     pub run: Option<u32>,
+    /// Only the boots of this host, of a run that several hosts measured
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub host: Option<String>,
     /// File to write, or - for standard output [default: trapline-run-N.html]
     #[arg(long, short, value_name = "FILE.html")]
     pub output: Option<PathBuf>,

@@ -40,7 +40,12 @@ pub fn remarks(
             Design::Runs => format!(
                 "{all} runs of either side would probably settle what is unsure and has a number."
             ),
-            _ => format!("--boots {all} would probably settle what is unsure and has a number."),
+            Design::Hosts { .. } => {
+                format!("{all} hosts would probably settle what is unsure and has a number.")
+            }
+            Design::Blocked | Design::Boots => {
+                format!("--boots {all} would probably settle what is unsure and has a number.")
+            }
         });
     }
     if design == Design::Boots && matches.iter().any(|one| !one.clock().is_exact()) {

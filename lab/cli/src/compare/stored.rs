@@ -10,6 +10,7 @@ use trapline_model::{Config, Observation};
 use trapline_report::compare::CompareReport;
 use trapline_runner::{Failure, Status};
 use trapline_stats::compare::{boots_of, compare_all, Comparison, Row};
+use trapline_stats::hosts;
 use trapline_stats::verdict::{Design, Settings};
 use trapline_store::{Run, RunId, RunInfo, Store};
 
@@ -23,7 +24,9 @@ pub fn compare(args: &CompareArgs, sides: [&[u32]; 2]) -> Result<Compared, Failu
     };
     let (of_a, of_b) = (load(sides[0])?, load(sides[1])?);
     let design = if sides[0] == sides[1] {
-        Design::Blocked
+        Design::of_run(of_a.iter().flat_map(|run| &run.observations))
+    } else if common_hosts(&of_a, &of_b) > 1 {
+        Design::Hosts { in_blocks: false }
     } else {
         Design::of_runs(of_a.len(), of_b.len())
     };
@@ -84,6 +87,17 @@ fn name<'a>(runs: &[Run], configs: impl Iterator<Item = &'a Config>) -> String {
         configs.join(", "),
         dates.join(", ")
     )
+}
+
+/// Returns the number of hosts of both sides, if each is one run.
+fn common_hosts(a: &[Run], b: &[Run]) -> usize {
+    match (a, b) {
+        ([a], [b]) => {
+            let hosts = hosts::ids(&b.observations);
+            hosts.intersection(&hosts::ids(&a.observations)).count()
+        }
+        _ => 0,
+    }
 }
 
 /// # Errors

@@ -20,6 +20,7 @@ pub fn object(compare: &CompareReport) -> Object {
     object.push("seed", compare.seed());
     let replicate = match compare.design {
         Design::Blocked => "block",
+        Design::Hosts { .. } => "host",
         Design::Boots => "boot",
         Design::Runs => "run",
     };

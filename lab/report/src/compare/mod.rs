@@ -196,11 +196,12 @@ pub fn least_boots(comparison: &Assessment) -> Option<usize> {
     }
 }
 
-/// Returns what is counted in a design: boots, or runs.
+/// Returns what is counted in a design: boots, runs or hosts.
 pub const fn replicates(design: Design) -> &'static str {
     match design {
         Design::Blocked | Design::Boots => "boots",
         Design::Runs => "runs",
+        Design::Hosts { .. } => "hosts",
     }
 }
 

@@ -55,6 +55,10 @@ fn of_clock(compare: &CompareReport, clock: Clock) -> Option<Section> {
                 "A, B: median over boots; B/A: paired within blocks, with the interval that the \
                  verdict rests on"
             }
+            Design::Hosts { .. } => {
+                "A, B: median over boots of all hosts; B/A: of the figures of the hosts, with the interval that \
+                 the verdict rests on"
+            }
             Design::Boots => {
                 "A, B: median over boots; B/A: of boots of separate runs, whose conditions may \
                  differ, with the interval for these runs"

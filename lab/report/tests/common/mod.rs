@@ -42,6 +42,7 @@ fn figure(estimate: f64, percent: f64, ratio: f64) -> Figure {
         p99: None,
         samples: 150,
         boots: 5,
+        hosts: 1,
         medians: (0..)
             .zip([-1.0, -0.5, 0.0, 0.5, 1.0].map(|step| estimate + step * off))
             .collect(),
@@ -72,6 +73,7 @@ fn exact(estimate: f64, (min, max): (f64, f64), ratio: f64) -> Figure {
         p99: None,
         samples: 24,
         boots: 2,
+        hosts: 1,
         medians: Vec::new(),
         ratio: Some(Ratio {
             estimate: ratio,

@@ -11,6 +11,7 @@ mod in_time;
 mod intervals;
 mod mixed;
 mod modes;
+mod over_hosts;
 mod packets;
 mod patterns;
 mod required;
@@ -38,13 +39,14 @@ impl Trials {
 type Simulation = fn(Trials);
 
 /// The simulations by name, in order of the document.
-const SIMULATIONS: [(&str, Simulation); 21] = [
+const SIMULATIONS: [(&str, Simulation); 22] = [
     ("intervals", intervals::print),
     ("unequal", intervals::unequal),
     ("serial", serial::print),
     ("single", single::in_blocks),
     ("apart", single::independent),
     ("runs", runs::print),
+    ("over-hosts", over_hosts::print),
     ("tables", tables::print),
     ("mixed", mixed::print),
     ("tails", tails::print),

@@ -83,7 +83,7 @@ pub fn rank_interval(
     alpha: f64,
 ) -> Option<(f64, (f64, f64))> {
     let test: Box<dyn Test> = match design {
-        Design::Blocked => {
+        Design::Blocked | Design::Hosts { .. } => {
             let differences = a.iter().zip(b).map(|(a, b)| b - a);
             Box::new(RankTest::of_blocks(&differences.collect::<Vec<_>>()))
         }

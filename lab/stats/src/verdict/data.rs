@@ -3,7 +3,7 @@
 use crate::sorted::{mean, Sorted};
 use std::collections::BTreeMap;
 use thiserror::Error;
-use trapline_model::Clock;
+use trapline_model::{Clock, Observation};
 
 /// Values of one operation in one boot.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,12 +31,19 @@ impl BootValues {
     /// Returns the value of run `number` with these boots: the median of their medians. `None` without a batch.
     pub fn of_run(number: u32, boots: &[Self]) -> Option<Self> {
         let medians = boots.iter().filter_map(Self::median);
-        let figure = Sorted::new(medians.collect())?.median();
-        Some(Self {
+        Some(Self::of_one(
+            number,
+            Sorted::new(medians.collect())?.median(),
+        ))
+    }
+
+    /// Returns the value of block `number`, which is one figure.
+    pub fn of_one(number: u32, figure: f64) -> Self {
+        Self {
             block: number,
             batches: vec![figure],
             mean: Some(figure),
-        })
+        }
     }
 
     /// Returns the median batch; `None` without a batch.
@@ -50,6 +57,11 @@ impl BootValues {
 pub enum Design {
     /// Both ran in the same blocks: conditions that a block's boots share cancel out.
     Blocked,
+    /// Each value is that of a host, which measured both ([`crate::hosts`]).
+    Hosts {
+        /// Both ran in the same blocks on each host.
+        in_blocks: bool,
+    },
     /// They are of fewer than [`LEAST_RUNS`] runs of a side. Boots of one run share its conditions, so the
     /// verdict is on these runs, not on what was compared: see [`super::Verdict::RunsDiffer`].
     Boots,
@@ -61,6 +73,14 @@ pub enum Design {
 pub const LEAST_RUNS: usize = 3;
 
 impl Design {
+    /// Returns the pairing of boots of one run: of several hosts these are the blocks.
+    pub fn of_run<'a>(boots: impl IntoIterator<Item = &'a Observation>) -> Self {
+        match crate::hosts::ids(boots).len() {
+            0 | 1 => Self::Blocked,
+            _ => Self::Hosts { in_blocks: true },
+        }
+    }
+
     /// Returns the pairing of the boots of so many runs of A and of B.
     pub fn of_runs(a: usize, b: usize) -> Self {
         if a.min(b) < LEAST_RUNS {
@@ -178,7 +198,7 @@ impl TestData {
         let a = logarithms(a, Side::A)?;
         let b = logarithms(b, Side::B)?;
         match design {
-            Design::Blocked => Self::blocked(&a, &b),
+            Design::Blocked | Design::Hosts { .. } => Self::blocked(&a, &b),
             Design::Boots | Design::Runs => Ok(Self::independent(&a, &b)),
         }
     }

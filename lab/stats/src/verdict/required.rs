@@ -177,7 +177,7 @@ fn least_p(design: Design, blocks: usize) -> f64 {
         return 0.0;
     }
     let one_of = |n: usize| match design {
-        Design::Blocked => 2.0,
+        Design::Blocked | Design::Hosts { .. } => 2.0,
         Design::Boots | Design::Runs => (blocks + n) as f64 / n as f64,
     };
     2.0 / (1..=blocks).map(one_of).product::<f64>()
