@@ -91,7 +91,9 @@ fn hosts(run: &Run) -> Vec<HostOfRun> {
             .count(),
         host: host.clone(),
     });
-    all.filter(|one| one.boots > 0).collect()
+    let mut hosts: Vec<_> = all.filter(|one| one.boots > 0).collect();
+    hosts.sort_by(|a, b| a.host.label().cmp(b.host.label()));
+    hosts
 }
 
 /// Returns the trials of packets of a run.

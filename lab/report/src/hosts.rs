@@ -2,19 +2,10 @@
 
 use crate::document::{Look, Marker, Section, Span, Table};
 use crate::figures;
-use crate::report::Report;
+use crate::report::{HostOfRun, Report};
 use std::collections::BTreeSet;
 use trapline_abi::{block, OpSet, Workload};
 use trapline_model::{irq, Host};
-
-/// A host of a run, and its boots.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostOfRun {
-    /// The host.
-    pub host: Host,
-    /// Number of its boots.
-    pub boots: usize,
-}
 
 /// Returns the hosts, if there are several.
 pub fn section(report: &Report) -> Option<Section> {

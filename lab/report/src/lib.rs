@@ -53,9 +53,8 @@ pub use document::style::Style;
 pub use document::{render, Document, Format};
 pub use findings::first_sentence;
 pub use formats::JunitError;
-pub use hosts::HostOfRun;
 pub use irq::{verdicts, Verdict};
 pub use plot::plot;
-pub use report::{CoTenant, Report};
+pub use report::{CoTenant, HostOfRun, Report};
 
 use document::printable;

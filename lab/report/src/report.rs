@@ -1,13 +1,12 @@
 //! The figures that a report is built from.
 
-use crate::hosts::HostOfRun;
 use crate::rates::Rates;
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_abi::OpSet;
 use trapline_model::file::Table;
 use trapline_model::irq::Settings;
 use trapline_model::kernel_build::Column;
-use trapline_model::{Config, EnvironmentId, Operation, Overrides};
+use trapline_model::{Config, EnvironmentId, Host, Operation, Overrides};
 use trapline_stats::aa_test::AaTest;
 use trapline_stats::block::Requests;
 use trapline_stats::builds::OverBase;
@@ -55,6 +54,15 @@ pub struct Report {
     pub co_tenants: Vec<CoTenant>,
     /// Lost boots of an operation that are no failure.
     pub allowed_losses: usize,
+}
+
+/// A host of a run, and its boots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostOfRun {
+    /// The host.
+    pub host: Host,
+    /// Number of its boots.
+    pub boots: usize,
 }
 
 /// A guest beside a machine that is populated.

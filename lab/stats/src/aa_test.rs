@@ -2,7 +2,8 @@
 //! difference is noise; its size determines the smallest change that these boots detect.
 
 use crate::compare::{boots_of, compare_all, Comparison, Row};
-use crate::verdict::{Assessment, Design, FalsePositives, Settings};
+use crate::hosts::design_of_run;
+use crate::verdict::{Assessment, FalsePositives, Settings};
 use trapline_model::{Config, Observation, Operation};
 
 /// Result of comparing a configuration with itself.
@@ -32,7 +33,7 @@ impl AaTest {
         let comparison = Comparison {
             a: &[boots_of(observations, &config)],
             b: &[boots_of(observations, &config.control())],
-            design: Design::of_run(observations),
+            design: design_of_run(observations),
             repeated: &[],
         };
         let rows = compare_all(&[comparison], settings);

@@ -8,7 +8,7 @@
 
 use crate::order::median_interval;
 use crate::sorted::Sorted;
-use crate::verdict::{boot_values, BootValues};
+use crate::verdict::{boot_values, BootValues, Design};
 use crate::{Cell, Figure, Flag, Ratio};
 use std::collections::{BTreeMap, BTreeSet};
 use trapline_model::{Clock, Observation, Operation};
@@ -16,6 +16,14 @@ use trapline_model::{Clock, Observation, Operation};
 /// Returns the ids of the hosts of boots.
 pub fn ids<'a>(boots: impl IntoIterator<Item = &'a Observation>) -> BTreeSet<&'a str> {
     boots.into_iter().map(|boot| boot.host.as_str()).collect()
+}
+
+/// Returns the pairing of boots of one run: of several hosts these are the blocks.
+pub fn design_of_run<'a>(boots: impl IntoIterator<Item = &'a Observation>) -> Design {
+    match ids(boots).len() {
+        0 | 1 => Design::Blocked,
+        _ => Design::Hosts { in_blocks: true },
+    }
 }
 
 /// Returns the boots of each host, in the order of their ids.

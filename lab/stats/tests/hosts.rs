@@ -4,7 +4,7 @@ use trapline_abi::Op;
 use trapline_model::testing::{batches, boot, measured};
 use trapline_model::{EnvironmentId, Observation, Outcome};
 use trapline_stats::compare::{compare_all, Comparison, Row};
-use trapline_stats::hosts::ids;
+use trapline_stats::hosts::{design_of_run, ids};
 use trapline_stats::verdict::{Design, RequiredBoots, Settings, Verdict};
 use trapline_stats::{summarise, Cell, FailureKind, Value};
 
@@ -134,7 +134,7 @@ fn compared(ratios: &[(&str, &[f64])]) -> Row {
         side(EnvironmentId::KVM, false),
         side(EnvironmentId::QEMU_KVM, true),
     );
-    let design = Design::of_run(a.iter().chain(&b));
+    let design = design_of_run(a.iter().chain(&b));
     let comparison = Comparison {
         a: &[a],
         b: &[b],
@@ -173,7 +173,7 @@ fn hosts_are_the_blocks_of_a_comparison() {
     let comparison = Comparison {
         a: &[of(EnvironmentId::HOST).collect()],
         b: &[of(EnvironmentId::KVM).collect()],
-        design: Design::of_run(&boots),
+        design: design_of_run(&boots),
         repeated: &[],
     };
     let row = compare_all(&[comparison], &Settings::default()).remove(0);

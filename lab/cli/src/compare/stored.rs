@@ -24,7 +24,7 @@ pub fn compare(args: &CompareArgs, sides: [&[u32]; 2]) -> Result<Compared, Failu
     };
     let (of_a, of_b) = (load(sides[0])?, load(sides[1])?);
     let design = if sides[0] == sides[1] {
-        Design::of_run(of_a.iter().flat_map(|run| &run.observations))
+        hosts::design_of_run(of_a.iter().flat_map(|run| &run.observations))
     } else if common_hosts(&of_a, &of_b) > 1 {
         Design::Hosts { in_blocks: false }
     } else {

@@ -3,7 +3,7 @@
 use crate::sorted::{mean, Sorted};
 use std::collections::BTreeMap;
 use thiserror::Error;
-use trapline_model::{Clock, Observation};
+use trapline_model::Clock;
 
 /// Values of one operation in one boot.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,14 +73,6 @@ pub enum Design {
 pub const LEAST_RUNS: usize = 3;
 
 impl Design {
-    /// Returns the pairing of boots of one run: of several hosts these are the blocks.
-    pub fn of_run<'a>(boots: impl IntoIterator<Item = &'a Observation>) -> Self {
-        match crate::hosts::ids(boots).len() {
-            0 | 1 => Self::Blocked,
-            _ => Self::Hosts { in_blocks: true },
-        }
-    }
-
     /// Returns the pairing of the boots of so many runs of A and of B.
     pub fn of_runs(a: usize, b: usize) -> Self {
         if a.min(b) < LEAST_RUNS {
