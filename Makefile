@@ -28,7 +28,7 @@ SLOW_TESTS := --test vmm --test end_to_end
 FUZZ_TESTS := trapline-emulation:random trapline-monitor:all trapline-process:hostile trapline-abi:stream \
 	trapline-protocol:damaged trapline-switch:fuzz trapline-switch:forwarding
 
-.PHONY: help setup setup-tests build run test test-all test-slow test-roots check deny baseline compilers fixtures docs bench \
+.PHONY: help setup setup-tests build run test test-all test-slow test-fleet test-roots check deny baseline compilers fixtures docs bench \
 	fuzz power endure dist image clean
 
 help: ## Show this list
@@ -73,6 +73,9 @@ test-slow: setup-tests build ## Run the slow tests that `make test` leaves out
 	@rm -f $(SKIPS)
 	$(TEST) $(SLOW_TESTS) --no-fail-fast -- --ignored
 	@scripts/skips.sh $(SKIPS)
+
+test-fleet: setup-tests build ## Run 1,000 boots in a Slurm of three nodes, one of which dies, and kill workers (minutes, as root)
+	TRAPLINE_FLEET_BOOTS=1000 $(TEST) --test end_to_end -- --ignored --nocapture fleet::
 
 test-roots: ## Check README, tests and environments on clean systems (RELEASES="bookworm trixie"; hours, as root)
 	@scripts/roots.sh $(RELEASES)

@@ -103,6 +103,10 @@ find_missing() {
     if [ ! -e /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk ] && [ -n "$(candidate librte-mempool-ring23)" ]; then
         optional+=(openvswitch-switch-dpdk librte-mempool-ring23)
     fi
+    # Tests of fleets. Where systemd runs, the packages would start daemons.
+    if ! PATH=$PATH:/usr/sbin have slurmctld && [ ! -d /run/systemd/system ]; then
+        optional+=(slurmctld slurmd slurm-client munge)
+    fi
     # Tests of source lines.
     if [ ! -d /usr/lib/debug/.build-id ]; then optional+=(libc6-dbg); fi
     # Tests of a disk whose machine is killed. Not in every user's $PATH.

@@ -16,6 +16,7 @@ pub mod processes;
 pub mod recordings;
 pub mod run;
 mod slow;
+pub mod slurm;
 pub mod workspace;
 
 pub use slow::slow_image;

@@ -4,8 +4,10 @@ mod block;
 mod boot;
 mod cache;
 mod compare;
+mod engine;
 mod environment;
 mod export;
+mod fleet;
 mod format;
 mod gate;
 mod history;
@@ -26,8 +28,10 @@ pub use block::BlockArgs;
 pub use boot::BootArgs;
 pub use cache::{CacheArgs, CacheCommand};
 pub use compare::{CompareArgs, FailOn, Side};
+pub use engine::{Engine, EngineOptions};
 pub use environment::EnvironmentOptions;
 pub use export::ExportArgs;
+pub use fleet::{FleetArgs, FleetCommand};
 pub use format::{Color, Format, PlainFormat, Preset, ProfileFormat, SymbolSource};
 pub use gate::{BaselineArgs, BisectArgs, CheckArgs, GateFormat};
 pub use history::{HistoryArgs, HistoryFormat};
@@ -168,6 +172,8 @@ pub enum Command {
     Cache(CacheArgs),
     /// Unite runs of several stores
     Store(StoreArgs),
+    /// Execute a plan on many machines
+    Fleet(FleetArgs),
     /// Print completions for a shell: of commands, options, environments, operations and run numbers
     Completions {
         /// Shell

@@ -15,6 +15,7 @@ mod doctor;
 mod explain;
 mod export;
 mod failure;
+mod fleet;
 mod floor;
 mod gate;
 mod history;
@@ -119,6 +120,7 @@ fn execute(command: Command) -> Result<Status, Failure> {
         Command::Explain(args) => return explain::explain(&args),
         Command::Floor(args) => floor::floor(&args)?,
         Command::Cache(args) => cache::cache(&args)?,
+        Command::Fleet(args) => return fleet::fleet(&args),
         Command::Store(args) => return store::store(&args),
         Command::Show(args) => return show::show(&args),
         Command::Export(args) => return export::export(&args),

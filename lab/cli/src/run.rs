@@ -3,15 +3,15 @@
 
 use crate::args::{selected, Format, OutputOptions, RunArgs, StoreOptions};
 use crate::session::{open_store, Session};
-use crate::{compare, outcome, plan};
+use crate::{compare, fleet, outcome, plan, terminal};
 use trapline_model::file::Study;
-use trapline_model::{packets, Config, Request};
+use trapline_model::{expand, packets, Config, Request};
 use trapline_report::Report;
 use trapline_runner::run::{default_configs, perform, perform_plan};
 use trapline_runner::{
     random_seed, seed_of_slices, BootOptions, Failure, Interrupt, Inventory, Resume, Status,
 };
-use trapline_store::{Run, Store};
+use trapline_store::{Run, RunId, Store};
 
 /// Measures, stores and prints.
 ///
@@ -22,6 +22,12 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     // A plan may define VMMs, whose environments are then in the inventory.
     let study = args.plan.as_deref().map(plan::read).transpose()?;
     let inventory = args.environment_options.inventory_of(args.overrides())?;
+    if let (Some(study), Some(engine), Some(plan)) = (&study, &args.engine, &args.plan) {
+        let inventory = inventory.with_overrides(&study.configs)?;
+        let boots = expand(&plan::request(study, &inventory, 0)).boots.len();
+        let slices = args.slices.unwrap_or_else(|| fleet::usual_slices(boots));
+        return fleet::run(plan, slices, engine, &args.run_options.store, &args.output);
+    }
     if let Some(study) = study {
         let mut session = Session::open(options, inventory.with_overrides(&study.configs)?)?;
         session.show_findings();
@@ -111,6 +117,10 @@ fn finish(
     run: &Run,
     session: &Session,
 ) -> Result<Status, Failure> {
+    if let Some(slice) = run.info.request.slice.as_ref().filter(|_| is_empty(run)) {
+        terminal::print_text(&format!("Slice {slice} has no boots.\n"))?;
+        return Ok(Status::Done);
+    }
     let report = session.report(run);
     let since = if output.is_brief() && run.info.boots > 0 {
         compare::since(store, run, file)?
@@ -130,6 +140,12 @@ fn with_seed_of_slices(request: Request) -> Request {
             ..request
         },
     }
+}
+
+/// Returns whether a run is complete without boots. One without boots is stored only if it is that of a slice.
+fn is_empty(run: &Run) -> bool {
+    let is_stored = run.info.id != RunId::UNSTORED;
+    is_stored && run.info.finished_at.is_some() && run.info.boots == 0
 }
 
 fn request(args: &RunArgs, inventory: &Inventory) -> Request {

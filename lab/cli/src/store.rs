@@ -3,7 +3,7 @@
 use crate::args::{RunOfFile, StoreArgs, StoreCommand};
 use crate::failure::{Failure, Status};
 use crate::{recorded_command, show, terminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trapline_environments::private::{self, Origin};
 use trapline_store::{Merged, NotMergeable, Run, Store, StoreError};
 
@@ -38,24 +38,45 @@ impl From<NotMergeable> for Refusal {
 fn merge(out: &Path, runs: &[RunOfFile]) -> Result<Status, Failure> {
     private::check_store(out, Origin::Option)?;
     let mut store = Store::open(out)?;
+    let merged = merge_runs(&mut store, runs)?;
+    terminal::print_text(&summary(&merged, out))?;
+    Ok(Status::Done)
+}
+
+/// Unites the last runs of files to a run of a store.
+///
+/// # Errors
+/// A file cannot be read, or the runs do not belong together.
+pub fn merge_files(store: &mut Store, files: &[PathBuf]) -> Result<Merged, Failure> {
+    let runs = files.iter().map(|file| RunOfFile {
+        file: file.clone(),
+        run: None,
+    });
+    merge_runs(store, &runs.collect::<Vec<_>>())
+}
+
+fn merge_runs(store: &mut Store, runs: &[RunOfFile]) -> Result<Merged, Failure> {
     let sources = runs.iter().map(|named| {
         let run = load(named).map_err(Refusal::Failure)?;
         Ok((named.to_string(), run))
     });
-    let merged = store.merge(sources).map_err(|refusal| match refusal {
+    store.merge(sources).map_err(|refusal| match refusal {
         Refusal::Failure(failure) => failure,
         Refusal::NotMergeable(error) => Failure::usage(
             error,
             "merge slices of one plan, or runs of one plan, by one version and build",
         ),
-    })?;
-    terminal::print_text(&summary(&merged, out))?;
-    Ok(Status::Done)
+    })
 }
 
 fn load(named: &RunOfFile) -> Result<Run, Failure> {
     let mut store = Store::open_existing(&named.file)?;
-    let run = show::chosen(&mut store, named.run)?;
+    // A slice may have no boots.
+    let last = store.runs()?.last().map(|run| run.id);
+    let run = match (named.run, store.latest()?, last) {
+        (None, None, Some(last)) => last,
+        _ => show::chosen(&mut store, named.run)?,
+    };
     Ok(store.load(run)?)
 }
 

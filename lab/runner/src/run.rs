@@ -57,11 +57,20 @@ pub fn perform(
     options: &BootOptions<'_>,
 ) -> Result<Run, Failure> {
     let plan = expand(request);
-    if plan.boots.is_empty() {
+    if plan.boots.is_empty() && !is_empty_slice(request) {
         return Ok(without_boots(request, &plan, None, context));
     }
     let number = begin(store, request, &plan, None, context)?;
     continue_run(store, number, plan, context, options)
+}
+
+/// Returns whether a slice has no boots on any host. Its run is stored: it is complete.
+fn is_empty_slice(request: &Request) -> bool {
+    let everywhere = Request {
+        ready: request.configs.clone(),
+        ..request.clone()
+    };
+    request.slice.is_some() && expand(&everywhere).boots.is_empty()
 }
 
 /// Returns a run of which nothing can be measured, with the reasons.
@@ -104,7 +113,7 @@ pub fn perform_plan(
 ) -> Result<Run, Failure> {
     let (text, resume) = plan;
     let mut plan = expand(&request);
-    if plan.boots.is_empty() {
+    if plan.boots.is_empty() && !is_empty_slice(&request) {
         return Ok(without_boots(&request, &plan, Some(text), context));
     }
     let recorded = Recorded::of(&request, context);

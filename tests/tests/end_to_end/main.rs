@@ -24,6 +24,7 @@ mod explain;
 mod export;
 mod failures;
 mod files;
+mod fleet;
 mod gate;
 mod guest;
 mod hostile;

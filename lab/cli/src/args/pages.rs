@@ -21,7 +21,7 @@ const NO_PAGE: Page = Page {
 };
 
 /// Pages by command.
-pub const PAGES: [Page; 18] = [
+pub const PAGES: [Page; 19] = [
     Page {
         command: "trapline",
         examples: &[
@@ -42,7 +42,10 @@ pub const PAGES: [Page; 18] = [
                 1,
                 "an operation that should work failed, in any boot, or changed (--fail-on)",
             ),
-            (2, "invalid command line"),
+            (
+                2,
+                "invalid command line, or a store that another host writes",
+            ),
             (3, "two runs on the instruction clock differ"),
             (4, "nothing that was asked for can be measured on this host"),
             (5, "irq: the requirement of --require is not proven"),
@@ -50,6 +53,18 @@ pub const PAGES: [Page; 18] = [
                 130,
                 "interrupted by SIGINT, at any time; finished boots are stored (143: SIGTERM)",
             ),
+        ],
+        ..NO_PAGE
+    },
+    Page {
+        command: "fleet",
+        notes: "An engine executes 'DIR/package/trapline fleet work DIR N' once for\n\
+                each slice N, on any machine that sees DIR. What is done is a file\n\
+                there, so that all commands can be repeated.",
+        examples: &[
+            ("trapline fleet create DIR plan.toml --slices 50", ""),
+            ("trapline fleet submit DIR --on slurm", ""),
+            ("trapline fleet collect DIR", ""),
         ],
         ..NO_PAGE
     },

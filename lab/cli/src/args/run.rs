@@ -2,10 +2,10 @@
 
 use super::pages::after_help;
 use super::settings::GuestOptions;
-use super::{environment_parser, workload_parser, EnvironmentOptions, Format, Preset};
+use super::{environment_parser, workload_parser, Engine, EnvironmentOptions, Format, Preset};
 use clap::Args;
 use std::path::PathBuf;
-use trapline_model::{EnvironmentId, Overrides, Request, Slice, EXACT_BOOTS, LAYOUTS};
+use trapline_model::{slice, EnvironmentId, Overrides, Request, Slice, EXACT_BOOTS, LAYOUTS};
 use trapline_runner::random_seed;
 
 /// Arguments of `trapline run`.
@@ -31,6 +31,12 @@ pub struct RunArgs {
     /// merge` unites them
     #[arg(long, value_name = "I/N", value_parser = clap::value_parser!(Slice), hide_short_help = true)]
     pub slice: Option<Slice>,
+    /// Execute the plan on many machines: slurm, slurm:PARTITION, or local:N for N processes of this host (docs/fleet.md)
+    #[arg(long = "on", value_name = "ENGINE", requires = "plan", conflicts_with_all = ["slice", "restart"], hide_short_help = true)]
+    pub engine: Option<Engine>,
+    /// Slices of the plan with --on [default: one for ten boots]
+    #[arg(long, value_name = "N", requires = "engine", value_parser = clap::value_parser!(u32).range(1..=i64::from(slice::MOST)), hide_short_help = true)]
+    pub slices: Option<u32>,
     #[command(flatten)]
     pub layout_options: LayoutOptions,
     #[command(flatten)]

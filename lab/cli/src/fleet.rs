@@ -1,0 +1,445 @@
+//! `trapline fleet`: one plan on many machines.
+
+use crate::args::{
+    Engine, EngineOptions, FleetArgs, FleetCommand, OutputOptions, PlainFormat, StoreOptions,
+};
+use crate::failure::{Failure, Status};
+use crate::store_path::store_path;
+use crate::{doctor, outcome, plan, store, terminal};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use trapline_fleet::{local, slurm, Fleet, FleetError, Worked};
+use trapline_host::Parts;
+use trapline_model::Config;
+use trapline_runner::Interrupt;
+use trapline_store::Store;
+
+/// Executes a command about a fleet.
+///
+/// # Errors
+/// The directory is none of a fleet, the engine refuses, or a store cannot be read or written.
+pub fn fleet(args: &FleetArgs) -> Result<Status, Failure> {
+    match &args.command {
+        FleetCommand::Create {
+            directory,
+            plan,
+            slices,
+        } => {
+            let fleet = create(directory, plan, *slices)?;
+            terminal::print_text(&next_steps(&fleet))?;
+            Ok(Status::Done)
+        }
+        FleetCommand::Work { directory, slice } => work(directory, *slice),
+        FleetCommand::Submit {
+            directory,
+            engine,
+            detach,
+        } => submit(&open(directory)?, engine, *detach),
+        FleetCommand::Status { directory, format } => {
+            let fleet = open(directory)?;
+            match format {
+                PlainFormat::Table => terminal::print_text(&status(&fleet))?,
+                PlainFormat::Json => terminal::print_json(&status_json(&fleet))?,
+            }
+            Ok(Status::Done)
+        }
+        FleetCommand::Collect {
+            directory,
+            partial,
+            store,
+            output,
+        } => collect(&open(directory)?, *partial, store, output),
+        FleetCommand::Cancel { directory } => {
+            slurm::cancel(&open(directory)?).map_err(failure)?;
+            Ok(Status::Done)
+        }
+    }
+}
+
+/// Boots of a slice, if no number of slices is given.
+const BOOTS: usize = 10;
+
+/// Most slices that are chosen: an array of Slurm has less than 1,001 by default.
+const MOST_SLICES: usize = 1000;
+
+/// Returns the number of slices for so many boots.
+pub fn usual_slices(boots: usize) -> u32 {
+    boots.div_ceil(BOOTS).clamp(1, MOST_SLICES) as u32
+}
+
+/// Executes a plan by an engine, from the directory of its fleet to the report, and removes the directory.
+///
+/// # Errors
+/// See [`fleet`]. Then the directory stays, and is named.
+pub fn run(
+    plan: &Path,
+    slices: u32,
+    engine: &Engine,
+    file: &StoreOptions,
+    output: &OutputOptions,
+) -> Result<Status, Failure> {
+    let fleets = store_path(file.file.as_deref())?.with_file_name("fleets");
+    std::fs::create_dir_all(&fleets).map_err(|error| {
+        Failure::new(format!("{}: {error}", fleets.display()))
+            .help("name a store in a directory that all machines see: --store FILE")
+    })?;
+    let random = format!("{:08x}", trapline_runner::random_seed());
+    let fleet = create(&fleets.join(random), plan, slices)?;
+    let options = EngineOptions {
+        engine: engine.clone(),
+        constraint: None,
+        hosts: None,
+    };
+    terminal::print_error(&format!("fleet: {}", fleet.directory.display()));
+    submit(&fleet, &options, false)?;
+    let status = collect(&fleet, false, file, output)?;
+    // All of it is in the store.
+    let _ = std::fs::remove_dir_all(&fleet.directory);
+    Ok(status)
+}
+
+fn failure(error: FleetError) -> Failure {
+    Failure::new(&error).help(error.remedy)
+}
+
+fn open(directory: &Path) -> Result<Fleet, Failure> {
+    Fleet::open(directory).map_err(|error| failure(error).status(Status::Usage))
+}
+
+/// Makes the directory of a fleet, checks the plan, and what the self-test prints here.
+fn create(directory: &Path, plan_file: &Path, slices: u32) -> Result<Fleet, Failure> {
+    let study = plan::read(plan_file)?;
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find the path of this program: {error}")))?;
+    let parts = Parts::find()?;
+    let of_package = (program.as_path(), parts.directory());
+    let made = Fleet::create(directory, (&study.text, slices), of_package);
+    let mut fleet = made.map_err(|error| failure(error).status(Status::Usage))?;
+    if study.configs.iter().any(|config| config.clock().is_exact()) {
+        let expected = trapline_fleet::self_test(&fleet.package(), &std::env::temp_dir());
+        let expected = expected.map_err(|reason| {
+            Failure::new(reason).help("'trapline list sim' says what is missing on this host")
+        })?;
+        fleet.order.self_test = Some(expected);
+        fleet.save().map_err(failure)?;
+    }
+    Ok(fleet)
+}
+
+fn next_steps(fleet: &Fleet) -> String {
+    let directory =
+        crate::recorded_command::quoted(&fleet.directory.to_string_lossy()).into_owned();
+    format!(
+        "{} slices. For each N of them, on any machine that sees the directory:\n  \
+         {directory}/package/trapline fleet work {directory} N\n\
+         or all by an engine:\n  \
+         trapline fleet submit {directory} --on slurm\n\
+         and then:\n  \
+         trapline fleet collect {directory}\n",
+        fleet.order.slices
+    )
+}
+
+fn work(directory: &Path, slice: u32) -> Result<Status, Failure> {
+    let fleet = open(directory)?;
+    let host = doctor::host(&doctor::facts())?;
+    let worked =
+        trapline_fleet::work(&fleet, slice, &host, &std::env::temp_dir()).map_err(failure)?;
+    match worked {
+        Worked::Done => terminal::print_text(&format!("slice {slice}: done\n"))?,
+        Worked::AlreadyDone => terminal::print_text(&format!("slice {slice}: was done before\n"))?,
+        Worked::Failed(reason) => {
+            return Err(
+                Failure::new(format!("slice {slice}: {}", terminal::one_line(reason)))
+                    .help("it can be executed again, here or on another machine"),
+            );
+        }
+        Worked::Unfit => {
+            // A host that fails at once would take all slices from those that do not.
+            std::thread::sleep(UNFIT);
+            return Err(Failure::new(format!(
+                "slice {slice}: this host has failed its self-test too often"
+            ))
+            .help(format!(
+                "see {}, and remove its files when it is repaired",
+                fleet.log().display()
+            )));
+        }
+    }
+    Ok(Status::Done)
+}
+
+/// Time for which an unfit host is busy with each slice.
+const UNFIT: Duration = Duration::from_secs(20);
+
+/// Interval in which Slurm is asked.
+const POLL: Duration = Duration::from_secs(2);
+
+/// Times that missing slices are submitted.
+const MOST_ROUNDS: usize = 3;
+
+/// Has the missing slices executed, and waits.
+pub fn submit(fleet: &Fleet, options: &EngineOptions, detach: bool) -> Result<Status, Failure> {
+    let mut progress = Progress::new(fleet);
+    let interrupt = Interrupt::install()?;
+    match &options.engine {
+        Engine::Local(_) if detach => {
+            let help = "leave --detach out, or use --on slurm";
+            return Err(Failure::usage(
+                "processes of this host end with the command",
+                help,
+            ));
+        }
+        Engine::Local(processes) => {
+            require_alone(fleet, processes.get())?;
+            let is_cancelled = || interrupt.signal().is_some();
+            let processes = usize::from(processes.get());
+            local::execute(fleet, processes, &is_cancelled, &mut || {
+                progress.show(fleet)
+            })
+            .map_err(failure)?;
+        }
+        Engine::Slurm(partition) => {
+            let options = slurm::Options {
+                partition: partition.clone(),
+                constraint: options.constraint.clone(),
+                hosts: options.hosts.clone(),
+            };
+            slurm::submit(fleet, &fleet.missing(), &options).map_err(failure)?;
+            if detach {
+                terminal::print_text(&format!(
+                    "trapline fleet status {}\n",
+                    fleet.directory.display()
+                ))?;
+                return Ok(Status::Done);
+            }
+            wait_for_slurm(fleet, &options, &interrupt, &mut progress)?;
+        }
+    }
+    progress.show(fleet);
+    if let Some(signal) = interrupt.signal() {
+        terminal::print_error(&format!(
+            "help: trapline fleet submit {} goes on",
+            fleet.directory.display()
+        ));
+        return Err(Failure::interrupted(signal));
+    }
+    match fleet.missing().as_slice() {
+        [] => Ok(Status::Done),
+        missing => Err(not_done(fleet, missing)),
+    }
+}
+
+/// Boots on the wall clock would disturb each other on one host.
+fn require_alone(fleet: &Fleet, processes: u8) -> Result<(), Failure> {
+    let study = plan::read(&fleet.plan())?;
+    let is_wall = |config: &Config| !config.clock().is_exact();
+    match study.configs.iter().find(|config| is_wall(config)) {
+        Some(config) if processes > 1 => Err(Failure::usage(
+            format!("--on local:{processes}: the plan measures {config} on the wall clock, which several processes of a host disturb"),
+            "use local:1, or other machines: --on slurm",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn wait_for_slurm(
+    fleet: &Fleet,
+    options: &slurm::Options,
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let mut rounds = 1;
+    while !fleet.missing().is_empty() {
+        if interrupt.signal().is_some() {
+            return slurm::cancel(fleet).map_err(failure);
+        }
+        progress.show(fleet);
+        std::thread::sleep(POLL);
+        let is_empty = slurm::queue(fleet).is_some_and(|tasks| tasks.is_empty());
+        let missing = fleet.missing();
+        if is_empty && !missing.is_empty() {
+            if rounds == MOST_ROUNDS {
+                return Ok(());
+            }
+            rounds += 1;
+            slurm::submit(fleet, &missing, options).map_err(failure)?;
+        }
+    }
+    // Tasks of slices that another task has done.
+    slurm::cancel(fleet).map_err(failure)
+}
+
+fn not_done(fleet: &Fleet, missing: &[u32]) -> Failure {
+    let attempts = fleet.attempts();
+    let reason = |slice: &u32| {
+        let of_slice = attempts
+            .iter()
+            .rev()
+            .find(|it| it.slice == *slice && it.failure.is_some());
+        let reason = of_slice.and_then(|it| it.failure.clone());
+        reason.unwrap_or_else(|| "no machine has reported a failure".to_owned())
+    };
+    let first = missing.first().map(reason).unwrap_or_default();
+    let count = missing.len();
+    Failure::new(format!(
+        "{count} of {} slices are not done; slice {}: {}",
+        fleet.order.slices,
+        missing.first().copied().unwrap_or_default(),
+        terminal::one_line(first)
+    ))
+    .help(format!(
+        "'trapline fleet status {}' has all, 'fleet submit' tries again, 'fleet collect --partial' takes what is there",
+        fleet.directory.display()
+    ))
+}
+
+/// Lines about what is done, while one waits.
+struct Progress {
+    begin: Instant,
+    done_before: usize,
+    last: Option<(Instant, usize)>,
+}
+
+/// Interval of the lines.
+const LINES: Duration = Duration::from_secs(10);
+
+impl Progress {
+    fn new(fleet: &Fleet) -> Self {
+        let done = fleet.order.slices as usize - fleet.missing().len();
+        Self {
+            begin: Instant::now(),
+            done_before: done,
+            last: None,
+        }
+    }
+
+    /// Prints a line if ten seconds have passed since the last one, or all is done.
+    fn show(&mut self, fleet: &Fleet) {
+        let (missing, slices) = (fleet.missing().len(), fleet.order.slices as usize);
+        let done = slices - missing;
+        let is_due = self
+            .last
+            .is_none_or(|(at, before)| before != done && (at.elapsed() >= LINES || missing == 0));
+        if !is_due {
+            return;
+        }
+        self.last = Some((Instant::now(), done));
+        let since = done - self.done_before.min(done);
+        let left = match since {
+            0 => String::new(),
+            _ => {
+                let seconds = self.begin.elapsed().as_secs_f64() / since as f64 * missing as f64;
+                format!(", about {seconds:.0} s")
+            }
+        };
+        let hosts = labels(fleet).len();
+        let left = if missing == 0 { String::new() } else { left };
+        let hosts = match hosts {
+            1 => "1 host".to_owned(),
+            _ => format!("{hosts} hosts"),
+        };
+        terminal::print_error(&format!("{done} of {slices} slices, {hosts}{left}"));
+    }
+}
+
+/// What the attempts of a host are.
+#[derive(Default)]
+struct HostAttempts {
+    done: usize,
+    failed: usize,
+    running: usize,
+    reason: Option<String>,
+    is_unfit: bool,
+}
+
+/// Returns the attempts by host.
+fn labels(fleet: &Fleet) -> BTreeMap<String, HostAttempts> {
+    let unfit = fleet.unfit_hosts();
+    let mut hosts = BTreeMap::<String, HostAttempts>::new();
+    for attempt in fleet.attempts() {
+        let host = hosts.entry(attempt.label.clone()).or_default();
+        host.is_unfit |= unfit.contains(&attempt.host);
+        match (attempt.ended_at, attempt.failure) {
+            (_, Some(reason)) => {
+                host.failed += 1;
+                host.reason = Some(reason);
+            }
+            (Some(_), None) => host.done += 1,
+            (None, None) if fleet.is_done(attempt.slice) => {}
+            (None, None) => host.running += 1,
+        }
+    }
+    hosts
+}
+
+fn status(fleet: &Fleet) -> String {
+    let missing = fleet.missing();
+    let slices = fleet.order.slices as usize;
+    let mut text = format!("{} of {slices} slices are done.\n", slices - missing.len());
+    for (label, host) in labels(fleet) {
+        let mut words = vec![format!("{} done", host.done)];
+        // Of a host that died nothing says so.
+        let counts = [
+            (host.running, "begun and not ended"),
+            (host.failed, "failed"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        words.extend(counts.map(|(count, what)| format!("{count} {what}")));
+        let unfit = if host.is_unfit { ", excluded" } else { "" };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, " {label}: {}{unfit}", words.join(", "));
+        if let Some(reason) = host.reason {
+            let _ = writeln!(text, "   {}", terminal::one_line(reason));
+        }
+    }
+    match slurm::queue(fleet) {
+        Some(tasks) if !tasks.is_empty() => {
+            let running = tasks.iter().filter(|task| task.state == "RUNNING").count();
+            let _ = writeln!(
+                text,
+                " Slurm: {running} running, {} waiting",
+                tasks.len() - running
+            );
+        }
+        _ => {}
+    }
+    text
+}
+
+fn status_json(fleet: &Fleet) -> serde_json::Value {
+    json!({
+        "uuid": fleet.order.uuid,
+        "slices": fleet.order.slices,
+        "missing": fleet.missing(),
+        "unfit_hosts": fleet.unfit_hosts(),
+        "attempts": fleet.attempts(),
+    })
+}
+
+/// Unites the results to a run of the store, and prints it.
+fn collect(
+    fleet: &Fleet,
+    partial: bool,
+    file: &StoreOptions,
+    output: &OutputOptions,
+) -> Result<Status, Failure> {
+    let missing = fleet.missing();
+    if !missing.is_empty() && !partial {
+        return Err(not_done(fleet, &missing));
+    }
+    let done = (1..=fleet.order.slices).filter(|slice| fleet.is_done(*slice));
+    let results: Vec<_> = done.map(|slice| fleet.result(slice)).collect();
+    if results.is_empty() {
+        return Err(not_done(fleet, &missing));
+    }
+    let mut out = Store::open(&store_path(file.file.as_deref())?)?;
+    let merged = store::merge_files(&mut out, &results)?;
+    let run = out.load(merged.run)?;
+    let report = outcome::report(&run);
+    outcome::print_run(&run, &report, output, file, None)?;
+    Ok(outcome::status(&report))
+}
