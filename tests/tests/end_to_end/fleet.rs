@@ -181,7 +181,7 @@ fn kills_of_submitter_and_workers_lose_no_slice() {
         let workers = all_children(submitter.id());
         match workers
             .first()
-            .filter(|_| pseudo_random(&mut random) % 2 == 0)
+            .filter(|_| pseudo_random(&mut random).is_multiple_of(2))
         {
             // SAFETY: a process of this test.
             Some(worker) => _ = unsafe { libc::kill(*worker, libc::SIGKILL) },

@@ -223,7 +223,15 @@ fn slices_of_four_hosts_are_the_serial_run() {
         unknown.stderr.contains("its hosts are host-"),
         "{unknown:?}"
     );
-    // A slice is not finished by another one, and is not taken for another run.
+    assert_merging_says_what_is_missing(&place, [merged, serial], &stores);
+}
+
+/// A slice is not finished by another one, and is not taken for another run.
+fn assert_merging_says_what_is_missing(
+    place: &Place,
+    [merged, serial]: [&str; 2],
+    stores: &[String],
+) {
     let again = place.run(&["store", "merge", serial, &stores[0], &stores[0], &stores[2]]);
     assert!(
         again.stdout.contains("5 boots of several of the runs"),

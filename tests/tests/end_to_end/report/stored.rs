@@ -301,9 +301,8 @@ fn kernel_builds_have_their_own_section() {
 const HOSTILE: &str = "</script></style><script>window.owned=1;document.title='owned'</script>\
      <img src=http://127.0.0.1:9/x onerror='window.owned=2'>\" onmouseover=\"window.owned=3";
 
-#[test]
-fn text_of_guests_and_hosts_is_escaped() {
-    let place = Place::new();
+/// Stores a run with such a text wherever one can be.
+fn store_hostile_text(place: &Place) {
     let mut store = Store::open(&place.store()).expect("store can be created");
     let facts = |name: &str| BTreeMap::from([(name.to_owned(), HOSTILE.to_owned())]);
     let host = Host {
@@ -340,8 +339,12 @@ fn text_of_guests_and_hosts_is_escaped() {
     store
         .add_skip(run, &EnvironmentId::KVM.into(), HOSTILE)
         .expect("write succeeds");
-    drop(store);
+}
 
+#[test]
+fn text_of_guests_and_hosts_is_escaped() {
+    let place = Place::new();
+    store_hostile_text(&place);
     let file = create_page(&place, "hostile.html");
     let text = std::fs::read_to_string(&file).expect("file exists");
     assert_eq!(
