@@ -56,6 +56,14 @@ pub fn merge_files(store: &mut Store, files: &[PathBuf]) -> Result<Merged, Failu
 }
 
 fn merge_runs(store: &mut Store, runs: &[RunOfFile]) -> Result<Merged, Failure> {
+    let out = store.path().canonicalize().ok();
+    let is_out = |named: &&RunOfFile| out.is_some() && named.file.canonicalize().ok() == out;
+    if let Some(named) = runs.iter().find(is_out) {
+        return Err(Failure::usage(
+            format!("{named} is in the file to which the run is added"),
+            "add it to another file",
+        ));
+    }
     let sources = runs.iter().map(|named| {
         let run = load(named).map_err(Refusal::Failure)?;
         Ok((named.to_string(), run))

@@ -4,16 +4,20 @@ use crate::figures;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trapline_stats::aa_test::AaTest;
+use trapline_stats::verdict::Design;
 
 /// Returns the false alarms and the smallest detectable changes, in sentences.
 pub fn sentences(aa_test: &AaTest) -> Vec<String> {
     let alarms = &aa_test.false_positives;
     let expected = alarms.tests as f64 * aa_test.level;
+    let each = match aa_test.design {
+        Design::Hosts { .. } => format!("each block on {} hosts", aa_test.blocks),
+        _ => format!("each of {} blocks", aa_test.blocks),
+    };
     let mut sentences = vec![format!(
-        "{} was booted twice in each of {} blocks. Of {} comparisons with itself {} have p of at \
+        "{} was booted twice in {each}. Of {} comparisons with itself {} have p of at \
          most {} ({} expected); {} changed, {} equivalent, {} unsure.",
         aa_test.config,
-        aa_test.blocks,
         alarms.tests,
         alarms.significant,
         figures::percent(aa_test.level),

@@ -92,6 +92,7 @@ fn a_page_of_everything_stays_small() {
         summary,
         operations: OpSet::ALL,
         aa_control: Some(AaTest {
+            design: trapline_stats::verdict::Design::Blocked,
             config: EnvironmentId::KVM.into(),
             blocks: 10,
             false_positives: FalsePositives {

@@ -69,7 +69,7 @@ pub(crate) fn unfinished(
         State::RunningElsewhere => return Ok(None),
         State::EndedElsewhere => {
             context.note(&format!(
-                "run {id} of the same request was left unfinished on another host: starting another"
+                "run {id} of the same request is unfinished and of other hosts: starting another"
             ));
             return Ok(None);
         }
@@ -80,7 +80,7 @@ pub(crate) fn unfinished(
         ));
         return Ok(None);
     }
-    let taken = store.take_over(id, run.owner.as_deref(), &owner)?;
+    let taken = store.take_over(id, run.owner.as_deref(), (&owner, context.host))?;
     if taken {
         context.note(&format!(
             "resuming run {id}: {} boots are stored",

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use trapline_model::Host;
-use trapline_store::{Owner, RunInfo};
+use trapline_store::{Owner, RunInfo, MERGED};
 
 /// State of the owner of an unfinished run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,9 @@ pub fn current(host: &Host) -> Owner {
 /// Returns the state of the owner of an unfinished run, as seen by the process `current`. Where processes cannot be found, a
 /// heartbeat says that it runs.
 pub(crate) fn state(run: &RunInfo, current: &Owner) -> State {
+    if run.owner.as_deref() == Some(MERGED) {
+        return State::EndedElsewhere;
+    }
     // Formats 1 to 3 have no owner.
     let owner = run.owner.as_deref();
     let Some(owner) = owner.and_then(|text| text.parse::<Owner>().ok()) else {
@@ -157,5 +160,12 @@ mod tests {
             }
         }
         assert_eq!(state(&run(None, None), &this), State::Ended);
+        let merged = RunInfo {
+            owner: Some(MERGED.to_owned()),
+            ..RunInfo::default()
+        };
+        assert_eq!(state(&merged, &this), State::EndedElsewhere);
+        let ahead = run(Some(&other), Some(now() + 100_000));
+        assert_eq!(state(&ahead, &this), State::EndedElsewhere);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::compare::{boots_of, compare_all, Comparison, Row};
 use crate::hosts::design_of_run;
-use crate::verdict::{Assessment, FalsePositives, Settings};
+use crate::verdict::{Assessment, Design, FalsePositives, Settings};
 use trapline_model::{Config, Observation, Operation};
 
 /// Result of comparing a configuration with itself.
@@ -11,8 +11,10 @@ use trapline_model::{Config, Observation, Operation};
 pub struct AaTest {
     /// The configuration.
     pub config: Config,
-    /// Number of blocks.
+    /// Number of blocks, or of hosts.
     pub blocks: usize,
+    /// Pairing of the boots: within blocks, or on hosts.
+    pub design: Design,
     /// Counts of verdicts.
     pub false_positives: FalsePositives,
     /// Level of a significant p-value.
@@ -30,10 +32,12 @@ impl AaTest {
             .find(|boot| boot.config.overrides.is_control)?;
         let mut config = control.config.clone();
         config.overrides.is_control = false;
+        let sides = [&config, &config.control()].map(|side| boots_of(observations, side));
+        let [a, b] = &sides;
         let comparison = Comparison {
-            a: &[boots_of(observations, &config)],
-            b: &[boots_of(observations, &config.control())],
-            design: design_of_run(observations),
+            a: std::slice::from_ref(a),
+            b: std::slice::from_ref(b),
+            design: design_of_run(a.iter().chain(b)),
             repeated: &[],
         };
         let rows = compare_all(&[comparison], settings);
@@ -55,9 +59,13 @@ impl AaTest {
             .iter()
             .filter_map(|(op, assessment)| Some((*op, assessment.smallest_effect(level_of_one)?)));
         let blocks = compared.iter().map(|(_, assessment)| assessment.blocks);
+        let mut designs = compared
+            .iter()
+            .filter_map(|(_, assessment)| assessment.design);
         (false_positives.tests > 0).then(|| Self {
             config,
             blocks: blocks.max().unwrap_or(0),
+            design: designs.next().unwrap_or(Design::Blocked),
             false_positives,
             level,
             detectable: detectable.collect(),

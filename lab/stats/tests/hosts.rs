@@ -72,6 +72,12 @@ fn a_figure_of_one_host_of_several_is_one_over_boots() {
     let figure = cell(&all, EnvironmentId::KVM);
     let figure = figure.value.figure().unwrap();
     assert_eq!((figure.hosts, figure.boots), (1, 3));
+    // Its ratio is that to its own bare row, although the other host's is first.
+    all.insert(0, on("0", EnvironmentId::HOST, 0, 10));
+    let figure = cell(&all, EnvironmentId::KVM);
+    let ratio = figure.value.figure().unwrap().ratio.unwrap();
+    assert!((ratio.estimate - 3.0).abs() < 1e-3, "{ratio:?}");
+    all.remove(0);
     let bare = cell(&all, EnvironmentId::HOST);
     assert_eq!(bare.value.figure().unwrap().hosts, 2);
 }

@@ -86,6 +86,9 @@ pub enum Problem {
         /// Seconds since its last heartbeat.
         seconds: i64,
     },
+    /// Another process is the owner of the run now.
+    #[error("another process has taken over run {0} of it")]
+    TakenOver(i64),
     /// The run has this boot.
     #[error("run {run} of it has boot {replicate} of {config} already")]
     Repeated {
@@ -121,6 +124,7 @@ impl Problem {
             Self::OtherHost { .. } => {
                 "wait until that run ends, or give each host a store of its own: --store FILE"
             }
+            Self::TakenOver(_) => "let one of them finish it",
             Self::Repeated { .. } => "run again: another process has added to the run",
             Self::NoSuchRun(_) => "`trapline show --list` lists the runs it has",
             Self::Database(_) => return None,

@@ -33,7 +33,7 @@ mod settings;
 mod write;
 
 pub use error::{Problem, StoreError};
-pub use merge::{Merged, NotMergeable};
+pub use merge::{Merged, NotMergeable, MERGED};
 pub use owner::{Owner, ALIVE};
 pub use schema::VERSION;
 
@@ -148,7 +148,7 @@ impl RunInfo {
     pub fn has_heartbeat(&self) -> bool {
         let now = unsigned(write::now());
         self.heartbeat
-            .is_some_and(|last| now.saturating_sub(last) < ALIVE)
+            .is_some_and(|last| now.abs_diff(last) < ALIVE)
     }
 }
 
@@ -284,7 +284,9 @@ impl Store {
     /// [`Problem::OtherHost`], or another [`Problem`].
     pub fn begin_run(&mut self, run: &NewRun<'_>) -> Result<RunId, StoreError> {
         let number = self.attempt(|connection| write::begin_run(connection, run))?;
-        self.heartbeat = run.owner.map(|_| Heartbeat::start(&self.path, number));
+        self.heartbeat = run
+            .owner
+            .map(|owner| Heartbeat::start(&self.path, number, owner));
         Ok(number)
     }
 
@@ -293,7 +295,8 @@ impl Store {
     /// # Errors
     /// See [`Problem`].
     pub fn add_observation(&mut self, run: RunId, seen: &Observation) -> Result<(), StoreError> {
-        self.attempt(|connection| write::add_observation(connection, run, seen))
+        let owner = self.owner_of(run);
+        self.attempt(|connection| write::add_observation(connection, run, seen, owner.as_deref()))
     }
 
     /// Stores the reason why a requested configuration could not be booted.
@@ -326,11 +329,12 @@ impl Store {
         &mut self,
         run: RunId,
         before: Option<&str>,
-        owner: &Owner,
+        (owner, host): (&Owner, &Host),
     ) -> Result<bool, StoreError> {
-        let taken = self.attempt(|connection| write::take_over(connection, run, before, owner))?;
+        let taken =
+            self.attempt(|connection| write::take_over(connection, run, before, owner, host))?;
         if taken {
-            self.heartbeat = Some(Heartbeat::start(&self.path, run));
+            self.heartbeat = Some(Heartbeat::start(&self.path, run, owner));
         }
         Ok(taken)
     }
@@ -340,8 +344,9 @@ impl Store {
     /// # Errors
     /// See [`Problem`].
     pub fn finish_run(&mut self, run: RunId) -> Result<(), StoreError> {
+        let owner = self.owner_of(run);
         self.heartbeat = None;
-        self.attempt(|connection| write::finish_run(connection, run))
+        self.attempt(|connection| write::finish_run(connection, run, owner.as_deref()))
     }
 
     /// Adds a run that has the boots of others, each with a name: slices of a plan, or the same plan on several hosts. If one
@@ -393,6 +398,13 @@ impl Store {
         self.attempt(|connection| read::load(connection, run))
     }
 
+    /// Returns the owner of a run that this process has begun or taken over, as the store must have it.
+    fn owner_of(&self, run: RunId) -> Option<String> {
+        let heartbeat = self.heartbeat.as_ref();
+        let of_run = heartbeat.filter(|heartbeat| heartbeat.run() == run);
+        of_run.map(|heartbeat| heartbeat.owner().to_owned())
+    }
+
     fn attempt<T>(
         &mut self,
         action: impl FnOnce(&mut Connection) -> Result<T, Problem>,
@@ -424,10 +436,10 @@ impl Drop for Store {
     /// Tells other hosts that a run which is not finished is not being measured any more.
     fn drop(&mut self) {
         if let Some(heartbeat) = self.heartbeat.take() {
-            let run = heartbeat.run();
+            let (run, owner) = (heartbeat.run(), heartbeat.owner().to_owned());
             drop(heartbeat);
             // Without it other hosts wait for a minute.
-            let _ = write::end_heartbeat(&mut self.connection, run);
+            let _ = write::end_heartbeat(&mut self.connection, run, &owner);
         }
     }
 }
@@ -533,7 +545,9 @@ mod tests {
                 store.add_observation(run, &boot),
                 store.add_skip(run, &config, "reason"),
                 store.finish_run(run),
-                store.take_over(run, None, &owner).map(drop),
+                store
+                    .take_over(run, None, (&owner, &Host::default()))
+                    .map(drop),
                 store.load(run).map(drop),
                 store.runs().map(drop),
                 store.booted(run).map(drop),

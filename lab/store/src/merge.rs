@@ -4,10 +4,13 @@ use crate::rows::{json, signed};
 use crate::{read, write, NewRun, Problem, Run, RunId, RunInfo};
 use rusqlite::{params, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
-use trapline_model::{Config, Slice};
+use trapline_model::{Config, Host, Slice};
 
 /// The builds under test, which are a fact of a run.
 const PARTS: &str = "parts";
+
+/// The owner of a merged run: no process, on no host.
+pub const MERGED: &str = "merged";
 
 /// A run that cannot be merged with those before it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +48,7 @@ pub struct Merge<'a> {
     times: (u64, u64),
     slices: BTreeSet<Option<String>>,
     hosts: BTreeSet<String>,
+    known: BTreeMap<String, Host>,
     measured: BTreeSet<Config>,
     skips: BTreeMap<Config, String>,
 }
@@ -66,6 +70,7 @@ impl<'a> Merge<'a> {
             times: (u64::MAX, 0),
             slices: BTreeSet::new(),
             hosts: BTreeSet::new(),
+            known: BTreeMap::new(),
             measured: BTreeSet::new(),
             skips: BTreeMap::new(),
         }
@@ -91,7 +96,13 @@ impl<'a> Merge<'a> {
         self.times.0 = self.times.0.min(info.started_at);
         self.slices.insert(info.request.slice.clone());
         for host in run.hosts.values() {
-            write::add_host(self.transaction, host)?;
+            let known = self.known.get(&host.id);
+            if let Some(fact) = known.and_then(|known| differing_fact(known, host)) {
+                let label = host.label();
+                return Ok(Some(format!("its host {label} had another {fact} before")));
+            }
+            write::add_host(self.transaction, self.merged.run, host)?;
+            self.known.insert(host.id.clone(), host.clone());
         }
         for (config, reason) in &run.skips {
             let first = self.skips.entry(config.clone());
@@ -129,7 +140,7 @@ impl<'a> Merge<'a> {
                 Some(id) if read::boot(self.transaction, id)? == *boot => self.merged.repeated += 1,
                 Some(_) => {
                     return Ok(Some(format!(
-                        "its boot {} of {} on the same host has other results than one before it",
+                        "its boot {} of {} was measured again on the same host: name one of both runs",
                         boot.replicate, boot.config
                     )));
                 }
@@ -149,16 +160,24 @@ impl<'a> Merge<'a> {
         self.merged.hosts = self.hosts.len();
         let is_whole = self.merged.missing.is_empty() && self.merged.unfinished.is_empty();
         self.transaction.execute(
-            "UPDATE runs SET started_at = ?2, finished_at = ?3, facts = ?4 WHERE id = ?1",
+            "UPDATE runs SET started_at = ?2, finished_at = ?3, facts = ?4, owner = ?5 WHERE id = ?1",
             params![
                 self.merged.run.0,
                 signed(self.times.0),
                 is_whole.then_some(signed(self.times.1)),
-                json(&self.facts)
+                json(&self.facts),
+                MERGED
             ],
         )?;
         Ok(self.merged)
     }
+}
+
+/// Returns the name of the first fact in which what is known of a host differs.
+fn differing_fact<'a>(known: &'a Host, host: &'a Host) -> Option<&'a str> {
+    let names = known.facts.keys().chain(host.facts.keys());
+    let mut names = names.map(String::as_str);
+    names.find(|name| known.facts.get(*name) != host.facts.get(*name))
 }
 
 /// Returns the first difference of two runs that cannot be one, as a clause.

@@ -48,8 +48,7 @@ pub fn load(connection: &mut Connection, run: RunId) -> Result<Run, Problem> {
 
 /// Returns the known hosts of the boots of a run, by their ids.
 fn hosts(connection: &Connection, run: RunId) -> Result<BTreeMap<String, Host>, Problem> {
-    let sql = "SELECT id, name, facts FROM hosts
-               WHERE id IN (SELECT DISTINCT host FROM boots WHERE run = ?1) ORDER BY id";
+    let sql = "SELECT id, name, facts FROM hosts WHERE run = ?1 ORDER BY id";
     let hosts = collect(connection, sql, run.0, |row| {
         let id: String = row.get(0)?;
         let host = Host {

@@ -249,11 +249,13 @@ ALTER TABLE samples ADD COLUMN excluded INTEGER NOT NULL DEFAULT 0;
 
 /// Added to format 33. A boot of an earlier format has no host.
 const HOSTS: &str = "
-CREATE TABLE hosts (
-    id    TEXT PRIMARY KEY, -- hexadecimal, from which the machine cannot be found
-    name  TEXT NOT NULL,    -- that the user gave it, or empty
-    facts TEXT NOT NULL     -- a JSON object
-);
+CREATE TABLE hosts (                -- of the boots of a run
+    run   INTEGER NOT NULL REFERENCES runs,
+    id    TEXT NOT NULL,            -- hexadecimal, from which the machine cannot be found
+    name  TEXT NOT NULL,            -- that the user gave it, or empty
+    facts TEXT NOT NULL,            -- a JSON object
+    PRIMARY KEY (run, id)
+) WITHOUT ROWID;
 ALTER TABLE runs ADD COLUMN uuid TEXT NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN heartbeat INTEGER;
 ALTER TABLE boots ADD COLUMN host TEXT NOT NULL DEFAULT '';

@@ -15,7 +15,7 @@ pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId,
     }
     let id = insert_run(&transaction, run)?;
     if let Some(host) = run.host {
-        add_host(&transaction, host)?;
+        add_host(&transaction, id, host)?;
     }
     transaction.commit()?;
     Ok(id)
@@ -41,11 +41,11 @@ pub fn insert_run(transaction: &Transaction<'_>, run: &NewRun<'_>) -> Result<Run
     Ok(RunId(transaction.last_insert_rowid()))
 }
 
-/// Stores what is known of a host.
-pub fn add_host(transaction: &Transaction<'_>, host: &Host) -> Result<(), Problem> {
+/// Stores what is known of a host of a run.
+pub fn add_host(transaction: &Transaction<'_>, run: RunId, host: &Host) -> Result<(), Problem> {
     transaction.execute(
-        "INSERT OR REPLACE INTO hosts (id, name, facts) VALUES (?1, ?2, ?3)",
-        params![host.id, host.name, json(&host.facts)],
+        "INSERT OR REPLACE INTO hosts (run, id, name, facts) VALUES (?1, ?2, ?3, ?4)",
+        params![run.0, host.id, host.name, json(&host.facts)],
     )?;
     Ok(())
 }
@@ -54,9 +54,8 @@ pub fn add_host(transaction: &Transaction<'_>, host: &Host) -> Result<(), Proble
 /// its network file system, which may have none.
 fn refuse_other_hosts(transaction: &Transaction<'_>, owner: &Owner) -> Result<(), Problem> {
     let now = now();
-    let since = now.saturating_sub_unsigned(ALIVE);
-    let sql = "SELECT id, owner, heartbeat FROM runs WHERE finished_at IS NULL AND heartbeat > ?1";
-    let alive = collect(transaction, sql, since, |row| {
+    let sql = format!("SELECT id, owner, heartbeat FROM runs WHERE finished_at IS NULL AND abs(heartbeat - ?1) < {ALIVE}");
+    let alive = collect(transaction, &sql, now, |row| {
         Ok((row.get(0)?, row.get(1)?, row.get(2)?))
     })?;
     for (run, other, heartbeat) in alive {
@@ -79,6 +78,7 @@ pub fn take_over(
     run: RunId,
     before: Option<&str>,
     owner: &Owner,
+    host: &Host,
 ) -> Result<bool, Problem> {
     let transaction = begin(connection)?;
     refuse_other_hosts(&transaction, owner)?;
@@ -86,30 +86,55 @@ pub fn take_over(
         "UPDATE runs SET owner = ?3, heartbeat = ?4 WHERE id = ?1 AND owner IS ?2 AND finished_at IS NULL",
         params![run.0, before, owner.to_string(), now()],
     )?;
+    if changed == 1 {
+        add_host(&transaction, run, host)?;
+    }
     transaction.commit()?;
     Ok(changed == 1)
 }
 
 /// Says that the owner of a run still runs.
-pub fn beat(connection: &mut Connection, run: RunId) -> Result<(), Problem> {
+pub fn beat(connection: &mut Connection, run: RunId, owner: &str) -> Result<(), Problem> {
     let transaction = begin(connection)?;
     transaction.execute(
-        "UPDATE runs SET heartbeat = ?2 WHERE id = ?1 AND finished_at IS NULL",
-        params![run.0, now()],
+        "UPDATE runs SET heartbeat = ?2 WHERE id = ?1 AND owner = ?3 AND finished_at IS NULL",
+        params![run.0, now(), owner],
     )?;
     Ok(transaction.commit()?)
 }
 
+/// Returns an error if another process has taken over the run of `owner`.
+fn must_own(transaction: &Transaction<'_>, run: RunId, owner: Option<&str>) -> Result<(), Problem> {
+    let Some(owner) = owner else {
+        return Ok(());
+    };
+    let sql = "SELECT 1 FROM runs WHERE id = ?1 AND owner = ?2";
+    let is_owner = transaction
+        .prepare_cached(sql)?
+        .exists(params![run.0, owner])?;
+    if is_owner {
+        Ok(())
+    } else {
+        Err(Problem::TakenOver(run.0))
+    }
+}
+
 /// Says that the owner of a run has ended.
-pub fn end_heartbeat(connection: &mut Connection, run: RunId) -> Result<(), Problem> {
+pub fn end_heartbeat(connection: &mut Connection, run: RunId, owner: &str) -> Result<(), Problem> {
     let transaction = begin(connection)?;
-    let sql = "UPDATE runs SET heartbeat = NULL WHERE id = ?1 AND finished_at IS NULL";
-    transaction.execute(sql, [run.0])?;
+    let sql =
+        "UPDATE runs SET heartbeat = NULL WHERE id = ?1 AND owner = ?2 AND finished_at IS NULL";
+    transaction.execute(sql, params![run.0, owner])?;
     Ok(transaction.commit()?)
 }
 
-pub fn finish_run(connection: &mut Connection, run: RunId) -> Result<(), Problem> {
+pub fn finish_run(
+    connection: &mut Connection,
+    run: RunId,
+    owner: Option<&str>,
+) -> Result<(), Problem> {
     let transaction = begin(connection)?;
+    must_own(&transaction, run, owner)?;
     let changed = transaction.execute(
         "UPDATE runs SET finished_at = ?2 WHERE id = ?1",
         params![run.0, now()],
@@ -151,9 +176,11 @@ pub fn add_observation(
     connection: &mut Connection,
     run: RunId,
     seen: &Observation,
+    owner: Option<&str>,
 ) -> Result<(), Problem> {
     let transaction = begin(connection)?;
     must_exist(&transaction, run)?;
+    must_own(&transaction, run, owner)?;
     if find(&transaction, run, seen)?.is_some() {
         return Err(Problem::Repeated {
             run: run.0,

@@ -31,7 +31,7 @@ fn another_host_is_refused_while_a_run_has_a_heartbeat() {
     let refused = |store: &mut Store| {
         let errors = [
             store.begin_run(&run(&there, &host)).map(drop),
-            store.take_over(left, None, &there).map(drop),
+            store.take_over(left, None, (&there, &host)).map(drop),
         ];
         for error in errors {
             let error = error.unwrap_err();
@@ -251,7 +251,14 @@ fn other_runs_are_refused_by_name_and_nothing_is_added() {
     let mut store = Store::open(&folder.path().join("runs.db")).unwrap();
     let first = slice(Some("1/2"), "a", &[0]);
     type Change = fn(&mut Run);
-    let changes: [(Change, &str); 8] = [
+    let changes: [(Change, &str); 9] = [
+        (
+            |run| {
+                let host = run.hosts.values_mut().next().unwrap();
+                host.facts.insert("kernel".to_owned(), "6.5".to_owned());
+            },
+            "its host a had another kernel before",
+        ),
         (
             |run| run.info.version = "0.1.0".to_owned(),
             "it is of another version (0.1.0) than 0.db",
@@ -282,7 +289,7 @@ fn other_runs_are_refused_by_name_and_nothing_is_added() {
         ),
         (
             |run| run.observations[0].log.push('x'),
-            "its boot 0 of kvm on the same host has other results than one before it",
+            "its boot 0 of kvm was measured again on the same host: name one of both runs",
         ),
     ];
     for (change, words) in changes {
@@ -300,4 +307,41 @@ fn other_runs_are_refused_by_name_and_nothing_is_added() {
         Err(Error::Store("it is gone".to_owned()))
     );
     assert_eq!(store.runs().unwrap(), []);
+}
+
+#[test]
+fn an_owner_that_was_replaced_writes_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let (here, other) = (owner("a 1 1 1 here"), owner("a 2 2 1 here"));
+    let host = Host {
+        id: "h".to_owned(),
+        ..Host::default()
+    };
+    let mut first = Store::open(&path).unwrap();
+    let number = first.begin_run(&run(&here, &host)).unwrap();
+    let mut second = Store::open(&path).unwrap();
+    let before = here.to_string();
+    assert!(second
+        .take_over(number, Some(&before), (&other, &host))
+        .unwrap());
+    for error in [
+        first
+            .add_observation(number, &common::full_boot(0))
+            .unwrap_err(),
+        first.finish_run(number).unwrap_err(),
+    ] {
+        assert!(matches!(error.problem, Problem::TakenOver(1)), "{error}");
+    }
+    drop(first);
+    let info = second.runs().unwrap().remove(0);
+    assert!(
+        info.has_heartbeat() && info.finished_at.is_none(),
+        "{info:?}"
+    );
+    second
+        .add_observation(number, &common::full_boot(0))
+        .unwrap();
+    second.finish_run(number).unwrap();
+    assert_eq!(second.load(number).unwrap().hosts.len(), 1);
 }

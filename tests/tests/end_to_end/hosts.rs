@@ -125,7 +125,7 @@ fn run_that_was_interrupted_elsewhere_is_not_resumed() {
     end(start(&place, &mut place.trapline(&words)), libc::SIGINT);
     let mut second = on_another(&place, "there", &words);
     let second = end(start(&place, &mut second), libc::SIGINT);
-    let text = "run 1 of the same request was left unfinished on another host: starting another";
+    let text = "run 1 of the same request is unfinished and of other hosts: starting another";
     assert!(second.stderr.contains(text), "{second:?}");
     let mut store = Store::open_existing(&place.store()).expect("store exists");
     let runs = store.runs().expect("readable store");
@@ -240,6 +240,13 @@ fn assert_merging_says_what_is_missing(
     assert!(
         again.stdout.contains("Missing slices: 2/4, 4/4."),
         "{again:?}"
+    );
+    let itself = place.run(&["store", "merge", merged, &format!("{merged}#1")]);
+    assert!(
+        itself
+            .stderr
+            .contains("is in the file to which the run is added"),
+        "{itself:?}"
     );
     let refused = place.run(&["store", "merge", merged, &format!("{serial}#1"), &stores[0]]);
     assert_eq!(refused.status, Some(2), "{refused:?}");
