@@ -46,6 +46,7 @@ use std::process::ExitCode;
 use trapline_runner::Interrupt;
 
 fn main() -> ExitCode {
+    end_with_parent();
     // Defines environments, which arguments and completions name.
     let invalid = configuration::read();
     completion::answer();
@@ -97,6 +98,17 @@ fn report_usage(error: &clap::Error, invalid: &[Failure]) -> Status {
             let printed = terminal::print_styled(&help);
             printed.map_or_else(|failure| failure::print(&failure), |()| Status::Done)
         }
+    }
+}
+
+/// Has this process ended by SIGTERM when its parent ends, if that has asked for it. Others inherit the variable.
+fn end_with_parent() {
+    use rustix::process::{getppid, set_parent_process_death_signal, Signal};
+    let asked = std::env::var(trapline_fleet::ENDS_WITH_PARENT).ok();
+    let parent = getppid().map(|parent| parent.as_raw_nonzero().to_string());
+    if asked.is_some() && asked == parent {
+        // Without it this process goes on alone.
+        let _ = set_parent_process_death_signal(Some(Signal::TERM));
     }
 }
 

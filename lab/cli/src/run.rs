@@ -1,9 +1,10 @@
 //! `trapline run`: measures a request or a plan file, stores the observations, and prints the report of
 //! the stored run.
 
-use crate::args::{selected, Format, OutputOptions, RunArgs, StoreOptions};
+use crate::args::{selected, Format, OutputOptions, RunArgs, RunOptions, StoreOptions};
 use crate::session::{open_store, Session};
 use crate::{compare, fleet, outcome, plan, terminal};
+use std::path::Path;
 use trapline_model::file::Study;
 use trapline_model::{expand, packets, Config, Request};
 use trapline_report::Report;
@@ -19,10 +20,17 @@ use trapline_store::{Run, RunId, Store};
 /// A part is missing, the plan is invalid, the store cannot be written, or output cannot.
 pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     let options = &args.run_options;
+    if args.engine.is_some() && args.plan.is_none() {
+        return Err(Failure::usage(
+            "--on executes plans only",
+            "write what to measure into a plan (docs/plans.md), as in 'trapline run plan.toml --on slurm'",
+        ));
+    }
     // A plan may define VMMs, whose environments are then in the inventory.
     let study = args.plan.as_deref().map(plan::read).transpose()?;
     let inventory = args.environment_options.inventory_of(args.overrides())?;
     if let (Some(study), Some(engine), Some(plan)) = (&study, &args.engine, &args.plan) {
+        reject_options(args, plan)?;
         let inventory = inventory.with_overrides(&study.configs)?;
         let boots = expand(&plan::request(study, &inventory, 0)).boots.len();
         let slices = args.slices.unwrap_or_else(|| fleet::usual_slices(boots));
@@ -48,6 +56,37 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
         &args.output,
         &args.run_options.store,
     )
+}
+
+/// # Errors
+/// An option would have no effect on other machines.
+fn reject_options(args: &RunArgs, plan: &Path) -> Result<(), Failure> {
+    let of_machines = |args: &RunArgs| {
+        let RunOptions {
+            timeout,
+            allow_lost,
+            facts,
+            ..
+        } = &args.run_options;
+        let of_run = (timeout, allow_lost, facts);
+        format!(
+            "{:?}",
+            (
+                &args.environment_options,
+                &args.guest_options,
+                &args.size_options,
+                of_run
+            )
+        )
+    };
+    let alone = RunArgs::of_plan(plan);
+    if alone.is_some_and(|alone| of_machines(&alone) != of_machines(args)) {
+        return Err(Failure::usage(
+            "--on: options of environments, guests and boots have no effect on other machines",
+            "write them into the plan (docs/plans.md)",
+        ));
+    }
+    Ok(())
 }
 
 /// Measures a request, stores its observations and prints their report. Returns the status of the command.

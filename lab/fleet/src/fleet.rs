@@ -9,6 +9,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use trapline_model::slice::MOST;
 
 /// Failed self-tests of a host after which it gets no more slices.
 pub const MOST_FAILURES: usize = 2;
@@ -25,6 +26,8 @@ pub struct Order {
     pub slices: u32,
     /// SHA-256 of each file of the package.
     pub package: Files,
+    /// Whether the plan has the wall clock: then a host executes one slice at a time.
+    pub has_wall_clock: bool,
     /// What the self-test prints on a fit host; `None` if the plan has no exact clock, whose figures it checks.
     pub self_test: Option<String>,
 }
@@ -78,6 +81,7 @@ impl Fleet {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 slices,
                 package: package::copy(program, parts, &directory.join(PACKAGE))?,
+                has_wall_clock: false,
                 self_test: None,
             },
             directory,
@@ -107,6 +111,10 @@ impl Fleet {
             .map_err(|error| FleetError::new(format!("{}: {error}", path.display()), help))?;
         let order: Order = serde_json::from_str(&text)
             .map_err(|error| FleetError::new(format!("{}: {error}", path.display()), help))?;
+        if !(1..=MOST).contains(&order.slices) {
+            let message = format!("{}: a fleet has 1 to {MOST} slices", path.display());
+            return Err(FleetError::new(message, help));
+        }
         let here = env!("CARGO_PKG_VERSION");
         if order.version != here {
             return Err(FleetError::new(

@@ -19,4 +19,4 @@ pub use attempt::Attempt;
 pub use error::FleetError;
 pub use fleet::{Fleet, Order, MOST_FAILURES};
 pub use package::PROGRAM;
-pub use work::{self_test, work, Worked};
+pub use work::{self_test, work, Check, Worked, ENDS_WITH_PARENT};

@@ -3,7 +3,9 @@
 use crate::error::FleetError;
 use crate::fleet::Fleet;
 use crate::package::PROGRAM;
+use crate::work::ENDS_WITH_PARENT;
 use std::collections::VecDeque;
+use std::fs::File;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -74,7 +76,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         for (child, _, _) in &mut self.0 {
-            // What it measures is stored boot by boot; its own processes end with it.
+            // What it measures is stored boot by boot; its own processes end with it (`ENDS_WITH_PARENT`).
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -88,9 +90,13 @@ fn start(fleet: &Fleet, slice: u32) -> Result<Child, FleetError> {
         .args(["fleet", "work"])
         .arg(&fleet.directory)
         .arg(slice.to_string());
+    let log = fleet.log().join(format!("local-{slice}.txt"));
+    let stderr = File::options().create(true).append(true).open(&log);
+    let stderr = stderr.map_err(FleetError::file(&log))?;
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null());
+        .stderr(stderr);
+    command.env(ENDS_WITH_PARENT, std::process::id().to_string());
     command.spawn().map_err(FleetError::file(&program))
 }

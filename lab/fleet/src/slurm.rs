@@ -9,7 +9,7 @@ use crate::ranges::ranges;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Options of the jobs.
@@ -39,6 +39,9 @@ pub struct Task {
 pub fn submit(fleet: &Fleet, slices: &[u32], options: &Options) -> Result<(), FleetError> {
     require_array_size(fleet.order.slices)?;
     let mut command = program("sbatch")?;
+    // Slurm replaces what is behind a percent sign.
+    let log = fleet.log().to_string_lossy().replace('%', "%%");
+    let log = Path::new(&log).join("slurm-%a.txt");
     command.args([
         "--parsable",
         "--requeue",
@@ -47,10 +50,10 @@ pub fn submit(fleet: &Fleet, slices: &[u32], options: &Options) -> Result<(), Fl
     ]);
     command.arg(format!("--job-name={}", name(fleet)));
     command.arg(format!("--array={}", ranges(slices)));
-    command.arg(format!(
-        "--output={}",
-        fleet.log().join("slurm-%a.txt").display()
-    ));
+    command.arg(format!("--output={}", log.display()));
+    if fleet.order.has_wall_clock {
+        command.arg("--exclusive");
+    }
     command.args(
         options
             .partition

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use trapline_host::private::{self, Origin};
 use trapline_model::Host;
 
 /// What became of a slice.
@@ -23,21 +24,22 @@ pub enum Worked {
     Unfit,
 }
 
-/// Exit status of a run in which an operation failed, or whose exact figures differ: its boots are stored.
-const WITH_RESULTS: [i32; 3] = [0, 1, 3];
+/// Checks that the store of a slice is complete: that of this slice, and finished.
+pub type Check<'a> = &'a dyn Fn(&Path, u32) -> Result<(), String>;
 
 /// Lines of an error that are kept.
 const LINES: usize = 6;
 
-/// Executes a slice and publishes its store. A slice that was interrupted on this host goes on where it was, from `temporary`.
+/// Executes a slice and publishes its store, if that is complete by `check`. A slice that was interrupted on this host goes on
+/// where it was, from `temporary`.
 ///
 /// # Errors
 /// There is no such slice, or the directory of the fleet or `temporary` cannot be written.
 pub fn work(
     fleet: &Fleet,
     slice: u32,
-    host: &Host,
-    temporary: &Path,
+    (host, temporary): (&Host, &Path),
+    check: Check<'_>,
 ) -> Result<Worked, FleetError> {
     let slices = fleet.order.slices;
     if !(1..=slices).contains(&slice) {
@@ -54,24 +56,26 @@ pub fn work(
     }
     let mut attempt = Attempt::begin(slice, host);
     attempt.write(&fleet.log())?;
-    if let Err(reason) = check_host(fleet, temporary) {
-        attempt.is_unfit = true;
-        attempt.end(Some(reason.clone()));
-        attempt.write(&fleet.log())?;
-        return Ok(Worked::Failed(reason));
-    }
-    let worked = execute(fleet, slice, temporary)?;
+    let worked = match check_host(fleet, temporary) {
+        // Not the fault of this host.
+        _ if fleet.verify().is_err() => fleet.verify().map(|()| Worked::AlreadyDone),
+        Ok(()) => execute(fleet, slice, temporary, check),
+        Err(reason) => {
+            attempt.is_unfit = true;
+            Ok(Worked::Failed(reason))
+        }
+    };
     attempt.end(match &worked {
-        Worked::Failed(reason) => Some(reason.clone()),
-        _ => None,
+        Ok(Worked::Failed(reason)) => Some(reason.clone()),
+        Ok(_) => None,
+        Err(error) => Some(error.message.clone()),
     });
     attempt.write(&fleet.log())?;
-    Ok(worked)
+    worked
 }
 
-/// Checks that the package is whole and this host gives the figure that it must: a host that fails at once would get all slices.
+/// Checks that this host gives the figure that it must: a host that fails at once would get all slices.
 fn check_host(fleet: &Fleet, temporary: &Path) -> Result<(), String> {
-    fleet.verify().map_err(|error| error.message)?;
     let Some(expected) = &fleet.order.self_test else {
         return Ok(());
     };
@@ -117,17 +121,33 @@ fn trapline(package: &Path) -> Command {
     let mut command = Command::new(package.join(PROGRAM));
     command.args(["run", "--quiet"]);
     command.env("TRAPLINE_PARTS", package).stdin(Stdio::null());
+    command.env(ENDS_WITH_PARENT, std::process::id().to_string());
     // The plan says how often it boots.
     command.env_remove("TRAPLINE_EXACT_BOOTS");
     command
 }
 
-fn execute(fleet: &Fleet, slice: u32, temporary: &Path) -> Result<Worked, FleetError> {
+fn execute(
+    fleet: &Fleet,
+    slice: u32,
+    temporary: &Path,
+    check: Check<'_>,
+) -> Result<Worked, FleetError> {
     let store = store(fleet, slice, temporary)?;
     // The command has it, too, so that one which outlives a killed process is waited for.
     let lock = locked(&store.with_extension("lock"))?;
     if fleet.is_done(slice) {
         return Ok(Worked::AlreadyDone);
+    }
+    // Boots on the wall clock disturb each other.
+    let alone = fleet
+        .order
+        .has_wall_clock
+        .then(|| store.with_file_name("wall.lock"));
+    let _alone = alone.map(|path| locked(&path)).transpose()?;
+    // One whose process was killed between its end and this.
+    if check(&store, slice).is_ok() {
+        return publish(fleet, slice, &store);
     }
     let mut command = trapline(&fleet.package());
     command.stdin(lock);
@@ -137,16 +157,26 @@ fn execute(fleet: &Fleet, slice: u32, temporary: &Path) -> Result<Worked, FleetE
     let output = command
         .output()
         .map_err(FleetError::file(&fleet.package()))?;
-    let has_results = output
-        .status
-        .code()
-        .is_some_and(|it| WITH_RESULTS.contains(&it));
-    if !has_results || !store.is_file() {
-        return Ok(Worked::Failed(last_lines(&output)));
+    match check(&store, slice) {
+        Ok(()) => publish(fleet, slice, &store),
+        Err(_) if output.status.code() == Some(UNMEASURED) => {
+            let reason = "nothing of this slice can be measured on this host";
+            Ok(Worked::Failed(reason.to_owned()))
+        }
+        Err(reason) => Ok(Worked::Failed(format!("{reason}: {}", last_lines(&output)))),
     }
-    let is_first = fleet.publish(slice, &store)?;
+}
+
+/// Exit status of a run without boots.
+const UNMEASURED: i32 = 4;
+
+/// Variable with the number of the process with which the one that it started ends.
+pub const ENDS_WITH_PARENT: &str = "TRAPLINE_ENDS_WITH_PARENT";
+
+fn publish(fleet: &Fleet, slice: u32, store: &Path) -> Result<Worked, FleetError> {
+    let is_first = fleet.publish(slice, store)?;
     // The result is elsewhere.
-    let _ = fs::remove_file(&store);
+    let _ = fs::remove_file(store);
     Ok(if is_first {
         Worked::Done
     } else {
@@ -171,7 +201,12 @@ fn store(fleet: &Fleet, slice: u32, temporary: &Path) -> Result<PathBuf, FleetEr
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
             Err(FleetError::file(&directory)(error))
         }
-        _ => Ok(directory.join(format!("{slice}.db"))),
+        _ => {
+            // Another user may have made one of this name.
+            private::check(&directory, Origin::Option)
+                .map_err(|error| FleetError::new(error.to_string(), "remove it, or set TMPDIR"))?;
+            Ok(directory.join(format!("{slice}.db")))
+        }
     }
 }
 

@@ -104,15 +104,41 @@ fn slices_are_executed_and_collected() {
 }
 
 #[test]
-fn damaged_package_runs_nothing_and_a_broken_host_takes_two_slices() {
+fn damaged_package_runs_nothing() {
     let place = Place::new();
     let directory = create(&place, 12, 6);
     let image = format!("{directory}/package/trapline-image");
     fs::write(&image, "no image").expect("file can be written");
+    let submit = ["fleet", "submit", &directory, "--on", "local:1"];
+    for words in [&submit[..], &["fleet", "work", &directory, "1"]] {
+        let refused = place.run(words);
+        assert_eq!(refused.status, Some(1), "{refused:?}");
+        assert!(
+            refused.stderr.contains("trapline-image is damaged"),
+            "{refused:?}"
+        );
+    }
+    let found = status(&place, &directory);
+    assert_eq!(found["missing"].as_array().map(Vec::len), Some(6));
+    assert_eq!(found["unfit_hosts"], json!([]), "{found:#}");
+}
+
+/// Changes what the fleet's self-test must print.
+fn break_self_test(directory: &str) {
+    let file = format!("{directory}/fleet.json");
+    let text = fs::read_to_string(&file).expect("file exists");
+    fs::write(&file, text.replace("6.0", "7.0")).expect("file can be written");
+}
+
+#[test]
+fn broken_host_takes_two_slices_at_most() {
+    let place = Place::new();
+    let directory = create(&place, 12, 6);
+    break_self_test(&directory);
     let submitted = place.run(&["fleet", "submit", &directory, "--on", "local:1"]);
     assert_eq!(submitted.status, Some(1), "{submitted:?}");
     assert!(
-        submitted.stderr.contains("trapline-image is damaged"),
+        submitted.stderr.contains("the self-test printed"),
         "{submitted:?}"
     );
     let found = status(&place, &directory);
@@ -126,6 +152,60 @@ fn damaged_package_runs_nothing_and_a_broken_host_takes_two_slices() {
     assert_eq!(found["unfit_hosts"].as_array().map(Vec::len), Some(1));
     let text = place.run(&["fleet", "status", &directory]).stdout;
     assert!(text.contains("0 done, 2 failed, excluded\n"), "{text}");
+}
+
+/// What is left of a slice by others is no result of it.
+#[test]
+fn only_complete_stores_of_a_slice_are_results() {
+    let place = Place::new();
+    let directory = create(&place, 4, 2);
+    let worked = place.run(&["fleet", "work", &directory, "1"]);
+    assert_eq!(worked.status, Some(0), "{worked:?}");
+    for text in ["garbage", ""] {
+        fs::write(format!("{directory}/results/2.db"), text).expect("file can be written");
+        let refused = collect(&place, &directory, &[]);
+        assert_eq!(refused.status, Some(1), "{refused:?}");
+        let help = "help: remove it, and submit again";
+        assert!(
+            refused.stderr.contains("results/2.db: ") && refused.stderr.contains(help),
+            "{refused:?}"
+        );
+    }
+    let first = format!("{directory}/results/1.db");
+    fs::copy(first, format!("{directory}/results/2.db")).expect("file can be copied");
+    let other = collect(&place, &directory, &[]);
+    assert!(
+        other
+            .stderr
+            .contains("2.db: its store is that of another slice"),
+        "{other:?}"
+    );
+}
+
+#[test]
+fn engine_without_a_plan_or_with_options_of_this_host_is_refused() {
+    let place = Place::new();
+    let plan = place.path().join("plan.toml");
+    fs::write(&plan, "environments = ['sim']").expect("file can be written");
+    let plan = plan.to_str().expect("path is UTF-8");
+    for (words, message) in [
+        (
+            &["run", "--on", "local:1", "--env", "sim"][..],
+            "--on executes plans only",
+        ),
+        (
+            &["run", plan, "--on", "local:1", "--fact", "team=x"],
+            "have no effect on other machines",
+        ),
+        (
+            &["run", plan, "--on", "local:1", "--timeout", "5"],
+            "have no effect on other machines",
+        ),
+    ] {
+        let refused = place.run(words);
+        assert_eq!(refused.status, Some(2), "{refused:?}");
+        assert!(refused.stderr.contains(message), "{refused:?}");
+    }
 }
 
 #[test]

@@ -50,6 +50,18 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
+    /// Returns the arguments with a plan and no option.
+    pub fn of_plan(plan: &std::path::Path) -> Option<Self> {
+        #[derive(clap::Parser)]
+        struct Alone {
+            #[command(flatten)]
+            args: RunArgs,
+        }
+        let words = ["run".as_ref(), plan.as_os_str()];
+        let alone = <Alone as clap::Parser>::try_parse_from(words).ok();
+        alone.map(|alone| alone.args)
+    }
+
     /// Returns the settings of all configurations.
     pub fn overrides(&self) -> Overrides {
         let mut overrides = self.environment_options.overrides();

@@ -7,7 +7,7 @@ use crate::args::{
 };
 use crate::failure::{Failure, Status};
 use crate::store_path::store_path;
-use crate::{doctor, outcome, plan, store, terminal};
+use crate::{doctor, outcome, plan, recorded_command, store, terminal};
 use status::{status, status_json, Progress};
 use std::path::Path;
 use std::time::Duration;
@@ -118,6 +118,11 @@ fn create(directory: &Path, plan_file: &Path, slices: u32) -> Result<Fleet, Fail
     let of_package = (program.as_path(), parts.directory());
     let made = Fleet::create(directory, (&study.text, slices), of_package);
     let mut fleet = made.map_err(|error| failure(error).status(Status::Usage))?;
+    fleet.order.has_wall_clock = study
+        .configs
+        .iter()
+        .any(|config| !config.clock().is_exact());
+    fleet.save().map_err(failure)?;
     if study.configs.iter().any(|config| config.clock().is_exact()) {
         let expected = trapline_fleet::self_test(&fleet.package(), &std::env::temp_dir());
         let expected = expected.map_err(|reason| {
@@ -129,9 +134,13 @@ fn create(directory: &Path, plan_file: &Path, slices: u32) -> Result<Fleet, Fail
     Ok(fleet)
 }
 
+/// Returns the directory for a shell.
+fn quoted_directory(fleet: &Fleet) -> String {
+    recorded_command::quoted(&fleet.directory.to_string_lossy()).into_owned()
+}
+
 fn next_steps(fleet: &Fleet) -> String {
-    let directory =
-        crate::recorded_command::quoted(&fleet.directory.to_string_lossy()).into_owned();
+    let directory = quoted_directory(fleet);
     format!(
         "{} slices. For each N of them, on any machine that sees the directory:\n  \
          {directory}/package/trapline fleet work {directory} N\n\
@@ -146,8 +155,9 @@ fn next_steps(fleet: &Fleet) -> String {
 fn work(directory: &Path, slice: u32) -> Result<Status, Failure> {
     let fleet = open(directory)?;
     let host = doctor::host(&doctor::facts())?;
-    let worked =
-        trapline_fleet::work(&fleet, slice, &host, &std::env::temp_dir()).map_err(failure)?;
+    let here = (&host, &*std::env::temp_dir());
+    let check = |store: &Path, slice| check(&fleet, store, slice);
+    let worked = trapline_fleet::work(&fleet, slice, here, &check).map_err(failure)?;
     match worked {
         Worked::Done => terminal::print_text(&format!("slice {slice}: done\n"))?,
         Worked::AlreadyDone => terminal::print_text(&format!("slice {slice}: was done before\n"))?,
@@ -172,6 +182,22 @@ fn work(directory: &Path, slice: u32) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
+/// Checks that a file is the store of a slice of this fleet, and complete. Whatever ended its run, it is a result.
+fn check(fleet: &Fleet, file: &Path, slice: u32) -> Result<(), String> {
+    let runs = Store::open_existing(file).and_then(|mut store| store.runs());
+    let runs = runs.map_err(|error| error.to_string())?;
+    let last = runs.last().ok_or("its store has no run")?;
+    let plan = std::fs::read_to_string(fleet.plan()).ok();
+    let expected = format!("{slice}/{}", fleet.order.slices);
+    if last.plan != plan || last.request.slice.as_ref() != Some(&expected) {
+        return Err("its store is that of another slice".to_owned());
+    }
+    match last.finished_at {
+        Some(_) => Ok(()),
+        None => Err(format!("it was interrupted after {} boots", last.boots)),
+    }
+}
+
 /// Time for which an unfit host is busy with each slice.
 const UNFIT: Duration = Duration::from_secs(20);
 
@@ -183,6 +209,7 @@ const MOST_ROUNDS: usize = 3;
 
 /// Has the missing slices executed, and waits.
 pub fn submit(fleet: &Fleet, options: &EngineOptions, detach: bool) -> Result<Status, Failure> {
+    fleet.verify().map_err(failure)?;
     let mut progress = Progress::new(fleet);
     let interrupt = Interrupt::install()?;
     match &options.engine {
@@ -212,7 +239,7 @@ pub fn submit(fleet: &Fleet, options: &EngineOptions, detach: bool) -> Result<St
             if detach {
                 terminal::print_text(&format!(
                     "trapline fleet status {}\n",
-                    fleet.directory.display()
+                    quoted_directory(fleet)
                 ))?;
                 return Ok(Status::Done);
             }
@@ -223,7 +250,7 @@ pub fn submit(fleet: &Fleet, options: &EngineOptions, detach: bool) -> Result<St
     if let Some(signal) = interrupt.signal() {
         terminal::print_error(&format!(
             "help: trapline fleet submit {} goes on",
-            fleet.directory.display()
+            quoted_directory(fleet)
         ));
         return Err(Failure::interrupted(signal));
     }
@@ -293,7 +320,7 @@ fn not_done(fleet: &Fleet, missing: &[u32]) -> Failure {
     ))
     .help(format!(
         "'trapline fleet status {}' has all, 'fleet submit' tries again, 'fleet collect --partial' takes what is there",
-        fleet.directory.display()
+        quoted_directory(fleet)
     ))
 }
 
@@ -309,7 +336,15 @@ fn collect(
         return Err(not_done(fleet, &missing));
     }
     let done = (1..=fleet.order.slices).filter(|slice| fleet.is_done(*slice));
-    let results: Vec<_> = done.map(|slice| fleet.result(slice)).collect();
+    let mut results = Vec::new();
+    for slice in done {
+        let result = fleet.result(slice);
+        check(fleet, &result, slice).map_err(|reason| {
+            let message = format!("{}: {reason}", result.display());
+            Failure::new(message).help("remove it, and submit again")
+        })?;
+        results.push(result);
+    }
     if results.is_empty() {
         return Err(not_done(fleet, &missing));
     }
