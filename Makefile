@@ -74,8 +74,8 @@ test-slow: setup-tests build ## Run the slow tests that `make test` leaves out
 	$(TEST) $(SLOW_TESTS) --no-fail-fast -- --ignored
 	@scripts/skips.sh $(SKIPS)
 
-test-fleet: setup-tests build ## Run 1,000 boots in a Slurm of three nodes, one of which dies, and kill workers (minutes, as root)
-	TRAPLINE_FLEET_BOOTS=1000 $(TEST) --test end_to_end -- --ignored --nocapture fleet::
+test-fleet: setup-tests build ## Run a plan in a Slurm of three nodes, one of which dies, and kill workers (minutes, as root)
+	$(TEST) --test end_to_end -- --ignored --nocapture fleet::
 
 test-roots: ## Check README, tests and environments on clean systems (RELEASES="bookworm trixie"; hours, as root)
 	@scripts/roots.sh $(RELEASES)

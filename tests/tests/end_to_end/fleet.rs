@@ -280,12 +280,6 @@ fn kills_of_submitter_and_workers_lose_no_slice() {
     assert_collected(&place, &directory, BOOTS);
 }
 
-/// Number of boots of the test with Slurm.
-fn boots_on_slurm() -> u32 {
-    let named = std::env::var("TRAPLINE_FLEET_BOOTS").ok();
-    named.and_then(|text| text.parse().ok()).unwrap_or(100)
-}
-
 #[test]
 #[ignore = "slow: make test-all"]
 fn slurm_executes_all_slices_although_a_node_dies() {
@@ -294,7 +288,7 @@ fn slurm_executes_all_slices_although_a_node_dies() {
     }
     let mut cluster = Cluster::start(17_600);
     let place = Place::new();
-    let boots = boots_on_slurm();
+    let boots = 100;
     let directory = create(&place, boots, boots / 5);
     let slices = missing(&place, &directory);
     let begin = Instant::now();

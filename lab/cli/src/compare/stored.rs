@@ -6,7 +6,7 @@ use crate::args::{CompareArgs, Side};
 use crate::show;
 use crate::store_path::store_path;
 use std::collections::BTreeSet;
-use trapline_model::{Config, Observation};
+use trapline_model::{Config, Host, Observation};
 use trapline_report::compare::CompareReport;
 use trapline_runner::{Failure, Status};
 use trapline_stats::compare::{boots_of, compare_all, Comparison, Row};
@@ -120,13 +120,40 @@ fn differing_runs(a: &[Run], b: &[Run]) -> Vec<String> {
     let others = a.iter().skip(1).chain(b);
     let mut differing = Vec::new();
     for other in others {
-        for remark in differing_conditions(&a[0].info, &other.info) {
+        let of_hosts = differing_hosts(&a[0], other);
+        for remark in differing_conditions(&a[0].info, &other.info)
+            .into_iter()
+            .chain(of_hosts)
+        {
             if !differing.contains(&remark) {
                 differing.push(remark);
             }
         }
     }
     differing
+}
+
+/// Returns the facts in which hosts of both runs differ, if a run has several: those of one host are conditions of the run.
+fn differing_hosts(a: &Run, b: &Run) -> Vec<String> {
+    if a.hosts.len().max(b.hosts.len()) < 2 {
+        return Vec::new();
+    }
+    let common = a
+        .hosts
+        .iter()
+        .filter_map(|(id, host)| Some((host, b.hosts.get(id)?)));
+    let differing = common.flat_map(|(one, other)| {
+        let label = one.label();
+        let names: BTreeSet<&String> = one.facts.keys().chain(other.facts.keys()).collect();
+        names.into_iter().filter_map(move |name| {
+            let value = |host: &Host| host.facts.get(name).cloned().unwrap_or_default();
+            let (old, new) = (value(one), value(other));
+            let (a, b) = (a.info.id, b.info.id);
+            (old != new)
+                .then(|| format!("Differs: {name} of {label}: {old} (run {a}), {new} (run {b})."))
+        })
+    });
+    differing.collect()
 }
 
 /// # Errors
