@@ -116,6 +116,7 @@ fn sections(context: &Context<'_>, profiles: &[Profile]) -> Vec<Section> {
     all.extend(memory::section(context));
     all.extend(interrupts::section(context));
     all.extend(reference::section(context));
+    all.extend(tables::hosts(context));
     all.extend(tables::layouts(context));
     all.extend(tables::ratios(context));
     all.extend(common_factor::section(context));

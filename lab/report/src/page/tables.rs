@@ -5,7 +5,7 @@ use super::help::help;
 use super::{heading, Section};
 use crate::builder::Family;
 use crate::document::html;
-use crate::{block, kernel_build, layouts, populate, ratios};
+use crate::{block, hosts, kernel_build, layouts, populate, ratios};
 use maud::{html, Markup};
 use trapline_model::Clock;
 
@@ -44,6 +44,23 @@ fn of_all_clocks(
         Section::new(id, title, body)
     })
 }
+
+/// Returns the hosts, if several measured.
+pub fn hosts(context: &Context<'_>) -> Option<Section> {
+    let section = hosts::section(context.report)?;
+    let title = "Hosts";
+    let body = html! {
+        (heading(title, help(title, &HOSTS)))
+        (html::section(&section))
+    };
+    Some(Section::new("hosts", title, body))
+}
+
+const HOSTS: [&str; 2] = [
+    "Each host gives one figure of its own boots. What is printed is the median over hosts, and its interval lies between \
+     order statistics of the hosts: it is about hosts like these, not about boots of these hosts.",
+    "Hosts are of one kind if all facts on which figures depend are equal.",
+];
 
 /// Returns the figures that differ between layouts of memory, if several were measured.
 pub fn layouts(context: &Context<'_>) -> Option<Section> {
