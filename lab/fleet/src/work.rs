@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use trapline_host::private::{self, Origin};
 use trapline_model::Host;
 
-/// What became of a slice.
+/// Outcome of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Worked {
     /// Its result is in the directory.
@@ -56,15 +56,16 @@ pub fn work(
     }
     let mut attempt = Attempt::begin(slice, host);
     attempt.write(&fleet.log())?;
-    let worked = match check_host(fleet, temporary) {
-        // Not the fault of this host.
-        _ if fleet.verify().is_err() => fleet.verify().map(|()| Worked::AlreadyDone),
-        Ok(()) => execute(fleet, slice, temporary, check),
-        Err(reason) => {
-            attempt.is_unfit = true;
-            Ok(Worked::Failed(reason))
-        }
-    };
+    // A damaged package is not the fault of this host, and nothing of it is executed.
+    let worked = fleet
+        .verify()
+        .and_then(|()| match check_host(fleet, temporary) {
+            Ok(()) => execute(fleet, slice, temporary, check),
+            Err(reason) => {
+                attempt.is_unfit = true;
+                Ok(Worked::Failed(reason))
+            }
+        });
     attempt.end(match &worked {
         Ok(Worked::Failed(reason)) => Some(reason.clone()),
         Ok(_) => None,

@@ -121,6 +121,16 @@ fn damaged_package_runs_nothing() {
     let found = status(&place, &directory);
     assert_eq!(found["missing"].as_array().map(Vec::len), Some(6));
     assert_eq!(found["unfit_hosts"], json!([]), "{found:#}");
+    // Nor is it tested: a test executes it.
+    let mark = place.path().join("mark");
+    let program = format!("#!/bin/sh\ntouch {}\n", mark.display());
+    fs::write(format!("{directory}/package/trapline"), program).expect("file can be written");
+    let refused = place.run(&["fleet", "work", &directory, "1"]);
+    assert_eq!(
+        (refused.status, mark.exists()),
+        (Some(1), false),
+        "{refused:?}"
+    );
 }
 
 /// Changes what the fleet's self-test must print.
@@ -154,7 +164,7 @@ fn broken_host_takes_two_slices_at_most() {
     assert!(text.contains("0 done, 2 failed, excluded\n"), "{text}");
 }
 
-/// What is left of a slice by others is no result of it.
+/// A file in its place is no result of a slice.
 #[test]
 fn only_complete_stores_of_a_slice_are_results() {
     let place = Place::new();
