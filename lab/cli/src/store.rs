@@ -79,10 +79,11 @@ fn merge_runs(store: &mut Store, runs: &[RunOfFile]) -> Result<Merged, Failure> 
 
 fn load(named: &RunOfFile) -> Result<Run, Failure> {
     let mut store = Store::open_existing(&named.file)?;
+    let runs = store.runs()?;
     // A slice may have no boots.
-    let last = store.runs()?.last().map(|run| run.id);
-    let run = match (named.run, store.latest()?, last) {
-        (None, None, Some(last)) => last,
+    let last = runs.iter().rfind(|run| run.boots > 0).or(runs.last());
+    let run = match (named.run, last) {
+        (None, Some(last)) => last.id,
         _ => show::chosen(&mut store, named.run)?,
     };
     Ok(store.load(run)?)

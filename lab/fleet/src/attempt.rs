@@ -1,11 +1,10 @@
-//! What happened to a slice on a host: a file for each attempt, which only says so. Whether a slice is done is decided by its
-//! result alone.
+//! Attempts of hosts to execute slices: a file for each, which only reports. A slice is done if its result is there.
 
 use crate::error::FleetError;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use trapline_model::time::now;
 
 /// An attempt to execute a slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +24,7 @@ pub struct Attempt {
     pub ended_at: Option<u64>,
     /// Why there is no result.
     pub failure: Option<String>,
-    /// Whether the host itself is unfit: its self-test failed.
+    /// True if the host itself is unfit: its self-test failed.
     pub is_unfit: bool,
 }
 
@@ -78,9 +77,4 @@ pub(crate) fn all(directory: &Path) -> Vec<Attempt> {
         .collect();
     all.sort_by_key(|attempt| (attempt.started_at, attempt.slice));
     all
-}
-
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }

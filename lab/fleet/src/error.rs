@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-/// What a fleet cannot do.
+/// An error of a fleet, with its remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FleetError {
-    /// What failed, with the input.
+    /// Failure, with the input.
     pub message: String,
     /// Instruction to the user.
     pub remedy: String,

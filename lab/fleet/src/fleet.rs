@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use trapline_model::slice::MOST;
 
 /// Failed self-tests of a host after which it gets no more slices.
-pub const MOST_FAILURES: usize = 2;
+const MOST_FAILURES: usize = 2;
 
-/// What all machines have to do: the file `fleet.json`.
+/// Task of all machines: the file `fleet.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Order {
@@ -26,9 +26,9 @@ pub struct Order {
     pub slices: u32,
     /// SHA-256 of each file of the package.
     pub package: Files,
-    /// Whether the plan has the wall clock: then a host executes one slice at a time.
+    /// True if the plan has the wall clock: then a host executes one slice at a time.
     pub has_wall_clock: bool,
-    /// What the self-test prints on a fit host; `None` if the plan has no exact clock, whose figures it checks.
+    /// Output of the self-test on a fit host; `None` if the plan has no exact clock, whose figures it checks.
     pub self_test: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub struct Order {
 pub struct Fleet {
     /// The directory, as an absolute path.
     pub directory: PathBuf,
-    /// What is to be done.
+    /// Task of all machines.
     pub order: Order,
 }
 
@@ -48,7 +48,8 @@ const RESULTS: &str = "results";
 const LOG: &str = "log";
 
 impl Fleet {
-    /// Creates a fleet in a new directory, with the program and the parts in a directory.
+    /// Creates a fleet in a new directory, with the program and the parts in a directory. It is one as soon as [`Self::save`] has
+    /// written what is to be done.
     ///
     /// # Errors
     /// The directory exists, or cannot be written.
@@ -75,7 +76,7 @@ impl Fleet {
         let path = directory.join(PLAN);
         fs::write(&path, plan).map_err(FleetError::file(&path))?;
         let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
-        let fleet = Self {
+        Ok(Self {
             order: Order {
                 uuid: uuid.trim().to_owned(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -85,9 +86,7 @@ impl Fleet {
                 self_test: None,
             },
             directory,
-        };
-        fleet.save()?;
-        Ok(fleet)
+        })
     }
 
     /// Writes what is to be done.

@@ -17,6 +17,5 @@ mod work;
 
 pub use attempt::Attempt;
 pub use error::FleetError;
-pub use fleet::{Fleet, Order, MOST_FAILURES};
-pub use package::PROGRAM;
+pub use fleet::{Fleet, Order};
 pub use work::{self_test, work, Check, Worked, ENDS_WITH_PARENT};

@@ -41,14 +41,15 @@ pub fn execute(
             break;
         }
         for (slice, attempt) in running.ended() {
-            if !fleet.is_done(slice) && attempt < MOST_ATTEMPTS {
+            let is_done = fleet.is_done(slice);
+            if !is_done && attempt < MOST_ATTEMPTS {
                 waiting.push_back((slice, attempt + 1));
             }
+            // They are of this host, unless another engine works on the same fleet.
+            if !is_done && !fleet.unfit_hosts().is_empty() {
+                waiting.clear();
+            }
             progress();
-        }
-        // They are of this host, unless another engine works on the same fleet.
-        if !fleet.unfit_hosts().is_empty() {
-            waiting.clear();
         }
         thread::sleep(WAIT);
     }

@@ -1,11 +1,11 @@
-//! Identity of this host, by which a store tells hosts apart.
+//! Identity of this host, which distinguishes hosts in a store.
 
 use crate::hexadecimal;
 use sha2::{Digest, Sha256};
 use std::fs;
 use trapline_model::host;
 
-/// Variable that names this host. Containers of one image, whose machine ids are equal, are told apart by it.
+/// Variable that names this host. It distinguishes containers of one image, whose machine ids are equal.
 pub const VARIABLE: &str = "TRAPLINE_HOST";
 
 /// Hashed before the machine id, which must not be found in files that are passed on (machine-id(5)).

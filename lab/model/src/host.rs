@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// A host. Names and ids tell hosts apart; facts say whether two of them are of one kind.
+/// A host. Names and ids distinguish hosts; two of them are of one kind if their facts are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// Identity, as hexadecimal digits. The machine cannot be found from it.

@@ -8,6 +8,12 @@ use thiserror::Error;
 #[error("expected a time above zero, like 90s, 20m or 2h")]
 pub struct InvalidDuration;
 
+/// Returns the milliseconds since 1970 (UTC); 0 if the clock is set before.
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
 /// Parses a duration: numbers with units, such as `1h 30m`.
 ///
 /// # Errors

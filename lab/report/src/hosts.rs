@@ -42,7 +42,7 @@ pub fn section(report: &Report) -> Option<Section> {
 /// More hosts are rows of their kinds only.
 const MOST: usize = 20;
 
-/// What is computed from all boots of one host.
+/// Figures that are computed from all boots of one host.
 const OF_ONE_HOST: &str =
     "Interrupts, requests to disks, kernel builds, packets and boot stages are shown of one host: \
      trapline show --host NAME.";

@@ -10,10 +10,10 @@ use crate::recorded::Recorded;
 use crate::resume::{self, Resume};
 use crate::run_owner;
 use crate::sink::StoreSink;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use trapline_abi::OpSet;
 use trapline_model::{
-    expand, populate, Config, EnvironmentId, Observation, Operations, Outcome, Plan, Request,
+    expand, populate, time, Config, EnvironmentId, Observation, Operations, Outcome, Plan, Request,
 };
 use trapline_store::{NewRun, Run, RunId, RunInfo, Store};
 
@@ -81,8 +81,7 @@ fn without_boots(
     context: &RunContext<'_>,
 ) -> Run {
     let recorded = Recorded::of(request, context);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.unwrap_or_default().as_millis() as u64;
+    let now = time::now();
     Run {
         info: RunInfo {
             id: RunId::UNSTORED,

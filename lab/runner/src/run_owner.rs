@@ -86,7 +86,7 @@ fn start_time(pid: u32) -> Option<u64> {
 mod tests {
     use super::*;
     use std::process::Command;
-    use std::time::SystemTime;
+    use trapline_model::time::now;
 
     fn run(owner: Option<&Owner>, heartbeat: Option<u64>) -> RunInfo {
         RunInfo {
@@ -102,11 +102,6 @@ mod tests {
             ..Host::default()
         };
         current(&host)
-    }
-
-    fn now() -> u64 {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        since.unwrap().as_millis() as u64
     }
 
     #[test]

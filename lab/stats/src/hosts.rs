@@ -37,15 +37,15 @@ pub(crate) fn by_host<'a>(
     hosts
 }
 
-/// Returns the figure over hosts of one that all boots give, from the cells of the hosts; `None` if fewer than two hosts have
-/// a figure.
+/// Returns the figure over hosts of one that all boots give, from the cells of the hosts; that of the host if only one has a
+/// figure, and `None` if none has.
 pub(crate) fn figure(of_boots: &Figure, of_hosts: &[&Cell]) -> Option<Figure> {
     let figures: Vec<&Figure> = of_hosts
         .iter()
         .filter_map(|cell| cell.value.figure())
         .collect();
-    if figures.len() < 2 {
-        return None;
+    if let [only] = figures[..] {
+        return Some(only.clone());
     }
     let over = |value: fn(&Figure) -> Option<f64>| {
         let values: Vec<f64> = figures.iter().filter_map(|figure| value(figure)).collect();

@@ -357,14 +357,6 @@ fn over_hosts(cells: &mut [Cell], of_hosts: &[Cell]) {
     for cell in cells.iter_mut().filter(is_measured) {
         let same = |other: &&Cell| (&other.config, other.op) == (&cell.config, cell.op);
         let of_hosts: Vec<&Cell> = of_hosts.iter().filter(same).collect();
-        let measured: Vec<&&Cell> = of_hosts
-            .iter()
-            .filter(|it| it.value.figure().is_some())
-            .collect();
-        if let [only] = measured[..] {
-            cell.value = only.value.clone();
-            continue;
-        }
         let of_boots = cell.value.figure();
         if let Some(figure) = of_boots.and_then(|of_boots| hosts::figure(of_boots, &of_hosts)) {
             cell.value = Value::Measured(Box::new(figure));

@@ -36,9 +36,7 @@ impl Heartbeat {
             thread: thread.ok(),
         }
     }
-}
 
-impl Heartbeat {
     /// Returns the run.
     pub fn run(&self) -> RunId {
         self.run

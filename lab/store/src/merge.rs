@@ -119,7 +119,6 @@ impl<'a> Merge<'a> {
             request,
             version: &info.version,
             plan: info.plan.as_deref(),
-            uuid: &info.uuid,
             ..NewRun::default()
         };
         self.merged.run = write::insert_run(self.transaction, &run)?;

@@ -4,9 +4,8 @@ use crate::owner::{Owner, ALIVE};
 use crate::rows::{begin, collect, json, must_exist, signed};
 use crate::{pack, packets, settings, NewRun, Problem, RunId};
 use rusqlite::{params, Connection, Transaction};
-use std::time::{SystemTime, UNIX_EPOCH};
 use trapline_abi::Workload;
-use trapline_model::{Config, Host, Launch, Observation, OperationResult, Outcome, Sample};
+use trapline_model::{time, Config, Host, Launch, Observation, OperationResult, Outcome, Sample};
 
 pub fn begin_run(connection: &mut Connection, run: &NewRun<'_>) -> Result<RunId, Problem> {
     let transaction = begin(connection)?;
@@ -384,9 +383,7 @@ fn add_launch(transaction: &Transaction<'_>, boot: i64, launch: &Launch) -> Resu
     Ok(())
 }
 
-/// Returns the milliseconds since 1970; 0 if the clock is set before.
-pub fn now() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as i64)
+/// Returns the milliseconds since 1970.
+fn now() -> i64 {
+    signed(time::now())
 }

@@ -13,10 +13,12 @@ use trapline_tests::skip;
 /// A plan that is measured longer than a test takes, if nothing ends it.
 const PLAN: &str = "environments = ['host']\nworkloads = ['basic/getpid']\nboots = 10000";
 
-fn plan(place: &Place) -> String {
-    let file = place.path().join("plan.toml");
-    fs::write(&file, PLAN).expect("file can be written");
-    file.to_str().expect("path is UTF-8").to_owned()
+/// Returns the words of a command that measures the plan.
+fn words(place: &Place) -> [String; 4] {
+    let (plan, store) = (place.path().join("plan.toml"), place.store());
+    fs::write(&plan, PLAN).expect("file can be written");
+    let [plan, store] = [plan, store].map(|path| path.to_str().expect("path is UTF-8").to_owned());
+    ["run".to_owned(), plan, "--store".to_owned(), store]
 }
 
 /// Returns whether a mount namespace can be made; otherwise records that `subject` was skipped.
@@ -82,9 +84,8 @@ fn second_host_is_refused_while_the_first_one_measures() {
         return;
     }
     let place = Place::new();
-    let (plan, store) = (plan(&place), place.store());
-    let store = store.to_str().expect("path is UTF-8");
-    let words = ["run", &plan, "--store", store];
+    let words = words(&place);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let first = start(&place, &mut place.trapline(&words));
     let refused = output(&mut on_another(&place, "there", &words));
     assert_eq!(end(first, libc::SIGKILL).status, None);
@@ -119,9 +120,8 @@ fn run_that_was_interrupted_elsewhere_is_not_resumed() {
         return;
     }
     let place = Place::new();
-    let (plan, store) = (plan(&place), place.store());
-    let store = store.to_str().expect("path is UTF-8");
-    let words = ["run", &plan, "--store", store];
+    let words = words(&place);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     end(start(&place, &mut place.trapline(&words)), libc::SIGINT);
     let mut second = on_another(&place, "there", &words);
     let second = end(start(&place, &mut second), libc::SIGINT);

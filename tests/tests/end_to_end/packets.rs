@@ -214,6 +214,21 @@ fn several_queues_are_measured_where_a_forwarder_has_queues() {
     }
 }
 
+/// Trials with which a load that a search has found is confirmed, at most.
+const TRIALS_OF_A_LOAD: u64 = 48;
+
+/// Returns the number of trials of a search that do not count.
+fn incomparable(run: &Value) -> u64 {
+    let problems = run["problems"].as_array().expect("list").iter();
+    let texts = problems.filter_map(|it| it["problem"].as_str());
+    let counts = texts.filter_map(|text| {
+        let (count, rest) = text.split_once(' ')?;
+        rest.contains("do not count")
+            .then(|| count.parse::<u64>().ok())?
+    });
+    counts.sum()
+}
+
 #[test]
 #[ignore = "slow: make test-all"]
 fn rates_without_loss_are_searched() {
@@ -236,6 +251,7 @@ fn rates_without_loss_are_searched() {
     let bounds = cells
         .iter()
         .flat_map(|cell| cell["searched"].as_array().expect("list"));
+    let incomparable = incomparable(&json);
     let mut found = 0;
     for bounds in bounds {
         let [lower, upper] = ["lower", "upper"].map(|end| bounds[end].as_f64());
@@ -244,8 +260,7 @@ fn rates_without_loss_are_searched() {
         let [kept, further] = ["kept", "further_trials"].map(|key| bounds[key].as_u64());
         assert!(kept.is_some() && kept <= further, "{bounds}");
         // On a busy host every load may lose frames, and CPUs may be at another distance than in the search.
-        let some_do_not_count = json["problems"].to_string().contains("do not count");
-        let is_confirmed = further > Some(0) || some_do_not_count;
+        let is_confirmed = further > Some(0) || incomparable >= TRIALS_OF_A_LOAD;
         assert!(further == Some(0) || lower.is_some(), "{bounds}");
         assert!(lower.is_none() || is_confirmed, "{bounds}");
         found += further.unwrap_or(0);

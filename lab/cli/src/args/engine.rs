@@ -1,10 +1,10 @@
-//! What executes the slices of a fleet.
+//! Engines, which execute the slices of a fleet.
 
 use clap::Args;
 use std::num::NonZero;
 use std::str::FromStr;
 
-/// What executes slices.
+/// The engine of a fleet, and its options.
 #[derive(Args, Clone, Debug)]
 pub struct EngineOptions {
     /// Engine: slurm, slurm:PARTITION, or local:N for N processes of this host

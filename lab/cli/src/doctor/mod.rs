@@ -36,7 +36,7 @@ pub fn examine(inventory: Result<Inventory, Failure>) -> Vec<Finding> {
     let stat_after = read("/proc/stat");
     let noise = noise.end();
     let mut findings = vec![
-        judge_host(host(&facts())),
+        judge_host(host_name()),
         processor::judge(&processor),
         processor::judge_tsc(&processor, &read(CLOCK_SOURCE), tsc_hertz),
         processor::judge_nesting(&processor, processor::hypervisor_signature()),
@@ -115,10 +115,7 @@ pub const CONDITIONS: [&str; 13] = [
 /// # Errors
 /// The name that the user gave it is invalid.
 pub fn host(facts: &BTreeMap<String, String>) -> Result<Host, Failure> {
-    let name = identity::name().map_err(|error| {
-        let help = "up to 63 letters, digits, hyphens, dots and underscores are one";
-        Failure::usage(error, help)
-    })?;
+    let name = host_name()?;
     let known = facts
         .iter()
         .filter(|(name, _)| CONDITIONS.contains(&name.as_str()));
@@ -134,14 +131,25 @@ pub fn host(facts: &BTreeMap<String, String>) -> Result<Host, Failure> {
     })
 }
 
-/// Returns how stores call this host.
-fn judge_host(host: Result<Host, Failure>) -> Finding {
-    match host {
-        Ok(host) if host.name.is_empty() => {
-            let found = format!("{}, which has no name: TRAPLINE_HOST gives it one", host.id);
+/// Returns the name that the user gave this host.
+fn host_name() -> Result<String, Failure> {
+    identity::name().map_err(|error| {
+        let help = "up to 63 letters, digits, hyphens, dots and underscores are one";
+        Failure::usage(error, help)
+    })
+}
+
+/// Returns identity and name of this host in stores.
+fn judge_host(name: Result<String, Failure>) -> Finding {
+    match name {
+        Ok(name) => {
+            let id = identity::id(&name);
+            let found = match name.as_str() {
+                "" => format!("{id}, which has no name: TRAPLINE_HOST gives it one"),
+                name => format!("{name} ({id})"),
+            };
             Finding::ok("host", found)
         }
-        Ok(host) => Finding::ok("host", format!("{} ({})", host.name, host.id)),
         Err(failure) => Finding {
             remedy: failure.help,
             ..Finding::problem("host", failure.message)

@@ -118,19 +118,19 @@ fn create(directory: &Path, plan_file: &Path, slices: u32) -> Result<Fleet, Fail
     let of_package = (program.as_path(), parts.directory());
     let made = Fleet::create(directory, (&study.text, slices), of_package);
     let mut fleet = made.map_err(|error| failure(error).status(Status::Usage))?;
-    fleet.order.has_wall_clock = study
+    let (exact, wall): (Vec<&Config>, Vec<&Config>) = study
         .configs
         .iter()
-        .any(|config| !config.clock().is_exact());
-    fleet.save().map_err(failure)?;
-    if study.configs.iter().any(|config| config.clock().is_exact()) {
+        .partition(|config| config.clock().is_exact());
+    fleet.order.has_wall_clock = !wall.is_empty();
+    if !exact.is_empty() {
         let expected = trapline_fleet::self_test(&fleet.package(), &std::env::temp_dir());
         let expected = expected.map_err(|reason| {
             Failure::new(reason).help("'trapline list sim' says what is missing on this host")
         })?;
         fleet.order.self_test = Some(expected);
-        fleet.save().map_err(failure)?;
     }
+    fleet.save().map_err(failure)?;
     Ok(fleet)
 }
 

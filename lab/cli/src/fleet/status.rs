@@ -1,4 +1,4 @@
-//! What of a fleet is done, while one waits and when one asks.
+//! Progress and state of a fleet.
 
 use crate::terminal;
 use serde_json::json;
@@ -57,7 +57,7 @@ impl Progress {
     }
 }
 
-/// What the attempts of a host are.
+/// Attempts of a host, by their outcome.
 #[derive(Default)]
 struct HostAttempts {
     done: usize,

@@ -152,7 +152,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// What a host measures of a slice depends on what is ready there, and nothing else of the slice does.
+    /// A host leaves out of a slice only configurations that are not ready there.
     #[test]
     fn slices_are_the_whole_plan_whatever_is_ready(
         request in requests(), with_control in any::<bool>(), of in 1u32..9,

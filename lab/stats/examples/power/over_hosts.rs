@@ -61,7 +61,7 @@ pub fn print(trials: Trials) {
     println!();
 }
 
-/// What is found of one set of hosts.
+/// Findings of one set of hosts.
 struct Trial {
     together: bool,
     hosts: bool,
