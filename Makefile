@@ -28,7 +28,7 @@ SLOW_TESTS := --test vmm --test end_to_end
 FUZZ_TESTS := trapline-emulation:random trapline-monitor:all trapline-process:hostile trapline-abi:stream \
 	trapline-protocol:damaged trapline-switch:fuzz trapline-switch:forwarding
 
-.PHONY: help setup setup-tests build run test test-all test-slow test-fleet test-roots check deny baseline compilers fixtures docs bench \
+.PHONY: help setup setup-tests build arm64 run test test-all test-slow test-fleet test-roots check deny baseline compilers fixtures docs bench \
 	fuzz power endure dist image clean
 
 help: ## Show this list
@@ -42,6 +42,9 @@ setup-tests: ## Install those that the tests need, too
 
 build: setup ## Build every part into target/dist
 	@scripts/build.sh $(BUILT) $(DIST) $(GUEST_PROGRAMS)
+
+arm64: build ## Build what sim-arm64 needs, too (downloads a compiler of 190 MB, once)
+	@scripts/arm64.sh $(DIST)
 
 run: build ## Measure everything this machine offers (a minute, once built)
 	@$(DIST)/trapline run
@@ -57,7 +60,7 @@ check: ## Check format, lints, and with cargo-deny licences and sources of depen
 deny: ## Check licences, sources and known vulnerabilities of dependencies (needs cargo-deny and a network)
 	cargo deny check
 
-test: setup-tests build ## Run all tests but the slow ones; prints what was skipped and why
+test: setup-tests build arm64 ## Run all tests but the slow ones; prints what was skipped and why
 	@rm -f $(SKIPS)
 	$(TEST) --tests --no-run
 	$(TEST) --test end_to_end --no-run
@@ -69,7 +72,7 @@ test: setup-tests build ## Run all tests but the slow ones; prints what was skip
 
 test-all: test test-slow ## Run all tests (an hour, with building)
 
-test-slow: setup-tests build ## Run the slow tests that `make test` leaves out
+test-slow: setup-tests build arm64 ## Run the slow tests that `make test` leaves out
 	@rm -f $(SKIPS)
 	$(TEST) $(SLOW_TESTS) --no-fail-fast -- --ignored
 	@scripts/skips.sh $(SKIPS)

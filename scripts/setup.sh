@@ -94,6 +94,8 @@ find_missing() {
     if ! have qemu-system-x86_64; then optional+=(qemu-system-x86); fi
     if [ "$for_tests" != tests ]; then return; fi
     if ! have bochs; then optional+=(bochs bochs-term); fi
+    # Tests of the simulated machine of Arm.
+    if ! have qemu-system-aarch64; then optional+=(qemu-system-arm); fi
     # Tests of the report's page.
     if ! has_browser; then optional+=(chromium); fi
     # Tests of the container image.

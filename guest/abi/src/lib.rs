@@ -9,13 +9,13 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod arch;
 pub mod block;
 pub mod codec;
 pub mod files;
 pub mod frame;
 pub mod interrupt;
 pub mod job;
-pub mod marker;
 mod names;
 pub mod net;
 pub mod operation;
@@ -24,11 +24,11 @@ pub mod platform;
 pub mod populate;
 pub mod record;
 pub mod spaces;
-mod stamp;
 pub mod sweep;
 pub mod ticker;
 pub mod workload;
 
+pub use arch::native::marker;
 pub use frame::{Decoder, Item};
 pub use interrupt::{CpuState, Interrupt};
 pub use job::Job;

@@ -4,6 +4,7 @@
 //!
 //! On the wire an operation is its number. In stored data and in all output it is `workload/operation`.
 
+use crate::arch::InstructionSet;
 use crate::workload::Workload;
 
 mod set;
@@ -45,6 +46,10 @@ pub enum Measure {
 pub enum Need {
     /// No capability: runs everywhere.
     Nothing,
+    /// An instruction of x86-64.
+    X86_64,
+    /// An instruction of 64-bit Arm.
+    Aarch64,
     /// Processes of an operating system, or of the image.
     Processes,
     /// A serial port whose scratch register keeps its value, [`crate::platform::SERIAL_SCRATCH`].
@@ -238,8 +243,10 @@ operations! {
         "one 32-bit read of a virtio-mmio transport's magic register";
     MmioWrite = 35, Exits, "mmio-write", Batch, VirtioDevice,
         "one 32-bit write to a virtio-mmio transport's feature selector";
-    Cpuid = 36, Exits, "cpuid", Batch, Nothing,
+    Cpuid = 36, Exits, "cpuid", Batch, X86_64,
         "one cpuid instruction, leaf 0";
+    IdRegister = 133, Exits, "id-register", Batch, Aarch64,
+        "one mrs of an identification register (ID_AA64ISAR0_EL1)";
     Hypercall = 37, Exits, "hypercall", Batch, Hypercall,
         "one hypercall that the hypervisor refuses or ignores";
     SelfIpi = 38, Exits, "self-ipi", Batch, LocalApic,
@@ -450,6 +457,18 @@ impl Op {
         !self.is_lateness() || is_single
     }
 
+    /// Returns whether an instruction set has the operation.
+    pub const fn exists_on(self, set: InstructionSet) -> bool {
+        use Need::{ModelSpecificRegisters, ScratchRegister, SerialPort};
+        match self.need() {
+            Need::X86_64 | ModelSpecificRegisters | ScratchRegister | SerialPort => {
+                matches!(set, InstructionSet::X86_64)
+            }
+            Need::Aarch64 => matches!(set, InstructionSet::Aarch64),
+            _ => true,
+        }
+    }
+
     /// Returns the number on the wire.
     pub const fn number(self) -> u8 {
         self as u8
@@ -460,6 +479,11 @@ impl Workload {
     /// Returns the set of its operations.
     pub fn set(self) -> OpSet {
         self.operations().collect()
+    }
+
+    /// Returns the set of its operations on an instruction set.
+    pub fn set_on(self, set: InstructionSet) -> OpSet {
+        self.operations().filter(|op| op.exists_on(set)).collect()
     }
 
     /// Returns its operations, in display order.

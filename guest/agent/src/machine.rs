@@ -3,24 +3,17 @@
 //! Accesses of the program exit from the guest directly, without instructions of the guest's kernel.
 //! The kernel must not have a driver bound to the transport.
 
-use crate::port::PortAccess;
+use crate::arch::port::{in8, out8, PortAccess};
+use crate::device_page::device_page;
 use std::cell::RefCell;
-use std::ffi::CStr;
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
+use trapline_abi::arch::x86_64::platform::SERIAL_SCRATCH;
 use trapline_abi::platform::{
-    PAGE, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC,
-    VIRTIO_MMIO,
+    PAGE, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC, VIRTIO_MMIO,
 };
 use trapline_abi::{Need, Op};
 use trapline_workloads::{Machine, Reason};
-
-/// Physical memory as a file: major and minor number (Linux,
-/// Documentation/admin-guide/devices.txt).
-const MEMORY: (u32, u32) = (1, 1);
-const PATH: &CStr = c"/dev/mem";
 
 const NO_PORTS: Reason = "the kernel does not allow access to ports";
 const NO_SCRATCH: Reason = "the machine has no serial port with a scratch register at 0x3f8";
@@ -121,33 +114,7 @@ struct Registers {
 
 impl Registers {
     fn map() -> io::Result<Self> {
-        let (major, minor) = MEMORY;
-        // SAFETY: creates a device node; an existing one is fine.
-        unsafe {
-            libc::mknod(
-                PATH.as_ptr(),
-                libc::S_IFCHR | 0o600,
-                libc::makedev(major, minor),
-            )
-        };
-        let memory = File::options().read(true).write(true).open("/dev/mem")?;
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice; what it shows are
-        // registers of an unused device, otherwise the kernel refuses.
-        let page = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                PAGE as usize,
-                access,
-                libc::MAP_SHARED,
-                memory.as_raw_fd(),
-                VIRTIO_MMIO as libc::off_t,
-            )
-        };
-        if page == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let page = NonNull::new(page.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let page = device_page(VIRTIO_MMIO)?;
         Ok(Self { page })
     }
 
@@ -169,23 +136,4 @@ impl Registers {
         // SAFETY: as in `read`; the workloads write only selectors.
         unsafe { self.at(address).write_volatile(value) }
     }
-}
-
-#[inline(always)]
-fn out8(port: u16, value: u8) {
-    // SAFETY: `supports` has requested access to the only port that the workloads use, a scratch
-    // register.
-    unsafe {
-        std::arch::asm!("out dx, al", in("dx") port, in("al") value, options(nostack, nomem, preserves_flags));
-    }
-}
-
-#[inline(always)]
-fn in8(port: u16) -> u8 {
-    let value;
-    // SAFETY: as in `out8`.
-    unsafe {
-        std::arch::asm!("in al, dx", in("dx") port, out("al") value, options(nostack, nomem, preserves_flags));
-    }
-    value
 }

@@ -7,12 +7,15 @@
 //! of a simulated machine and runs a script, or the init of a Linux guest and runs the job of the
 //! kernel's command line ([`init`]).
 
+mod arch;
 mod block;
 mod build;
 mod clock;
 mod cpu;
 mod cpus;
 mod datagrams;
+mod device_page;
+mod devices;
 mod drivers;
 mod files;
 mod guard;
@@ -25,7 +28,6 @@ mod machine;
 mod network;
 mod packet_socket;
 mod peer;
-mod port;
 mod processes;
 mod region;
 mod requests;

@@ -8,11 +8,13 @@
 //! A child leads its own process group, so that Ctrl-C on a terminal reaches only the parent. The
 //! kernel kills it when the *thread* that started it dies, even by SIGKILL.
 
+mod arch;
 mod child;
 pub mod memory;
 pub mod sched;
 mod terminal;
 
+pub use arch::ticks;
 pub use terminal::terminal;
 
 use std::ffi::{CString, OsStr};
@@ -98,7 +100,7 @@ pub struct Started {
     pub pid: i32,
     /// Becomes readable when the program exits.
     pub pidfd: OwnedFd,
-    /// TSC right before exec, in ticks.
+    /// Clock right before exec, in ticks.
     pub exec: u64,
 }
 
@@ -194,17 +196,6 @@ pub fn pipe() -> io::Result<(File, File)> {
     }
     // SAFETY: new descriptors.
     Ok(unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) })
-}
-
-/// Reads the TSC, in ticks, after all previous instructions.
-#[inline(always)]
-pub fn ticks() -> u64 {
-    use core::arch::x86_64::{_mm_lfence, _rdtsc};
-    // SAFETY: every x86-64 CPU has both instructions.
-    unsafe {
-        _mm_lfence();
-        _rdtsc()
-    }
 }
 
 #[cfg(test)]

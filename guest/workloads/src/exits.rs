@@ -3,14 +3,13 @@
 //! Each operation is verified by its effect: a register keeps the written value, a constant is
 //! read, an interrupt is counted.
 
+use crate::arch::identify::{self, argument};
 use crate::measure::{ensure, repeat, Bench, Work};
 use crate::system::{DeviceRegisters, Machine, Reason, System};
-use core::arch::x86_64::__cpuid;
 use core::cell::Cell;
-use core::hint::black_box;
+use trapline_abi::arch::x86_64::platform::{FLOATING_BUS, LOCAL_APIC, SERIAL_SCRATCH};
 use trapline_abi::platform::{
-    FLOATING_BUS, LOCAL_APIC, SERIAL_SCRATCH, VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL,
-    VIRTIO_MAGIC, VIRTIO_MMIO,
+    VIRTIO_DEVICE_FEATURES, VIRTIO_DEVICE_FEATURES_SEL, VIRTIO_MAGIC, VIRTIO_MMIO,
 };
 use trapline_abi::Op;
 
@@ -31,7 +30,7 @@ pub fn run<S: System>(bench: &mut Bench<'_, S>) {
     port_in(bench);
     mmio_read(bench);
     mmio_write(bench);
-    cpuid(bench);
+    identify(bench);
     hypercall(bench);
     self_ipi(bench);
     timer_wake(bench);
@@ -226,17 +225,19 @@ fn mmio_write_of_device<S: System>(bench: &mut Bench<'_, S>, registers: DeviceRe
     );
 }
 
-fn cpuid<S: System>(bench: &mut Bench<'_, S>) {
-    let leaf = black_box(0);
-    let highest = __cpuid(leaf).eax;
+fn identify<S: System>(bench: &mut Bench<'_, S>) {
+    let argument = argument();
+    let expected = identify::identify(argument);
     bench.measure(
-        Op::Cpuid,
+        identify::OP,
         |_, repetitions| {
             let mut differences = 0;
-            repeat(repetitions, || differences |= __cpuid(leaf).eax ^ highest);
+            repeat(repetitions, || {
+                differences |= identify::identify(argument) ^ expected
+            });
             Work::new(repetitions, differences)
         },
-        |_, work| work.check_equal("cpuid leaf 0 returned different values"),
+        |_, work| work.check_equal(identify::DIFFERS),
     );
 }
 

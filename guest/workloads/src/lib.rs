@@ -10,6 +10,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod arch;
 mod basic;
 mod batches;
 pub mod block;

@@ -3,15 +3,12 @@
 //! Each cache line of the working set has the address of the next one of the chain, so that a load has to wait for
 //! the one before. In the next word it has its place in the chain, by which the number of loads is verified.
 
+use crate::arch::loads::{self, LOADS};
 use crate::measure::{ensure, repeat, Bench, Work};
 use crate::system::{Block, System};
-use core::arch::asm;
 use core::slice;
 use trapline_abi::sweep::{Pattern, Sweep, LINE};
 use trapline_abi::{Op, Workload};
-
-/// Loads in one turn of the loop.
-const LOADS: u64 = 16;
 
 /// Lines of a page of 4 KiB.
 const LINES_PER_PAGE: usize = 64;
@@ -69,16 +66,11 @@ fn measure<S: System>(bench: &mut Bench<'_, S>, op: Op, lines: &[Line]) {
     );
 }
 
-/// Follows the chain for [`LOADS`] loads. Written out, so that image and agent execute the same instructions.
+/// Follows the chain for [`LOADS`] loads.
 #[inline(always)]
-fn follow(mut at: *const Line) -> *const Line {
-    const { assert!(LOADS == 16) };
+fn follow(at: *const Line) -> *const Line {
     // SAFETY: the first word of each line is the address of another line of the same block.
-    unsafe {
-        asm!(".rept 16", "mov {at}, [{at}]", ".endr", at = inout(reg) at,
-             options(nostack, readonly, preserves_flags));
-    }
-    at
+    unsafe { loads::follow(at.cast()).cast() }
 }
 
 /// Writes the chain of `sweep` into `block`, starting at its first line.

@@ -5,10 +5,9 @@
 //! index, so that every result is exact and can be verified element by element;
 //! the checksum is the same wherever the arrays are of the same length.
 
+use crate::arch::pair;
 use crate::measure::Bench;
 use crate::system::{Block, Reason, System};
-use core::arch::asm;
-use core::arch::x86_64::{__m128d, _mm_add_pd, _mm_load_pd, _mm_mul_pd, _mm_set1_pd, _mm_store_pd};
 use trapline_abi::{Op, Workload};
 
 const SCALAR: f64 = 3.0;
@@ -174,7 +173,7 @@ unsafe fn verify(arrays: &Arrays, is_right: fn(Row, Row) -> bool) -> Result<u64,
     Ok(sum)
 }
 
-/// Defines one pass over the arrays, eight doubles per turn in SSE2 registers. Written out, so that
+/// Defines one pass over the arrays, eight doubles per turn in vector registers. Written out, so that
 /// image and agent execute the same instructions: the compiler would call `memcpy`, which differs
 /// between them.
 macro_rules! pass {
@@ -190,8 +189,8 @@ macro_rules! pass {
                     let at = turn * DOUBLES_PER_TURN + 2 * pair;
                     // SAFETY: `at + 1` is below the length; `at` is 16-byte aligned, as the arrays are.
                     unsafe {
-                        $(let $from = opaque(_mm_load_pd($from.add(at)));)+
-                        _mm_store_pd(to.add(at), $value);
+                        $(let $from = pair::opaque(pair::load($from.add(at)));)+
+                        pair::store(to.add(at), $value);
                     }
                 }
             }
@@ -201,21 +200,12 @@ macro_rules! pass {
 }
 
 pass!(copy, c = |a| a);
-pass!(scale, b = |c| _mm_mul_pd(_mm_set1_pd(SCALAR), c));
-pass!(add, c = |a, b| _mm_add_pd(a, b));
+pass!(scale, b = |c| pair::multiply(pair::of(SCALAR), c));
+pass!(add, c = |a, b| pair::add(a, b));
 pass!(
     triad,
-    a = |b, c| _mm_add_pd(b, _mm_mul_pd(_mm_set1_pd(SCALAR), c))
+    a = |b, c| pair::add(b, pair::multiply(pair::of(SCALAR), c))
 );
-
-/// Hides the origin of a value from the compiler, so that a loop of loads and stores does not become
-/// a `memcpy`. Takes no instruction.
-#[inline(always)]
-fn opaque(mut value: __m128d) -> __m128d {
-    // SAFETY: no instruction at all.
-    unsafe { asm!("/* {0} */", inout(xmm_reg) value, options(nomem, nostack, preserves_flags)) };
-    value
-}
 
 /// Returns the bytes that a pass moves. As in STREAM, each array that is read or written counts
 /// once.

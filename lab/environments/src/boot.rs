@@ -141,7 +141,8 @@ fn fail_unreached(observation: &mut Observation, job: &Job, reason: &str) {
 
 /// Returns a skip for each operation that the guest was not asked to measure.
 fn skipped(left_out: &[LeftOut]) -> impl Iterator<Item = OperationResult> + '_ {
-    left_out.iter().flat_map(|left_out| {
+    let reported = left_out.iter().filter(|left_out| left_out.is_reported);
+    reported.flat_map(|left_out| {
         let skipped = || Outcome::Skipped(left_out.reason.clone());
         let operations = left_out.operations.iter();
         operations.map(move |op| OperationResult::new(op, skipped()))
@@ -162,8 +163,9 @@ fn in_ticks(job: Job, unit_per_tick: f64) -> Job {
 }
 
 fn unit_per_tick(clock: Clock) -> f64 {
-    match clock {
-        Clock::Wall => TscRate::host().ns_per_tick(),
-        Clock::Insn | Clock::InsnVmx => 1.0,
+    if clock.is_exact() {
+        1.0
+    } else {
+        TscRate::host().ns_per_tick()
     }
 }

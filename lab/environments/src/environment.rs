@@ -6,9 +6,7 @@ use std::iter::repeat_n;
 use std::time::Duration;
 use trapline_abi::{Job, OpSet};
 use trapline_host::{Error, Facts, GuestImage, Limits};
-use trapline_model::{
-    Clock, Conditions, EnvironmentId, GuestConfig, Operation, Scheduling, Unavailable,
-};
+use trapline_model::{Conditions, EnvironmentId, GuestConfig, Operation, Scheduling, Unavailable};
 use trapline_protocol::Window;
 
 /// A stack of layers that can run guests.
@@ -34,10 +32,11 @@ pub trait Environment: Send + Sync {
     /// Returns the number of the jobs of this boot, different in each boot, which its guests repeat; 0 for none. On
     /// exact clocks all boots have the same job.
     fn nonce(&self) -> u64 {
-        match self.id().clock() {
+        if self.id().clock().is_exact() {
+            0
+        } else {
             // Never 0.
-            Clock::Wall => RandomState::new().hash_one("number of a job") | 1,
-            Clock::Insn | Clock::InsnVmx => 0,
+            RandomState::new().hash_one("number of a job") | 1
         }
     }
 }

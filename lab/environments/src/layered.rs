@@ -17,6 +17,7 @@ use trapline_sim::base::Layout;
 use trapline_sim::capabilities::{check_counting, check_nesting};
 use trapline_sim::kernel::{self, Maker};
 use trapline_sim::machine;
+use trapline_sim::platform::{AMD, ARM};
 use trapline_sim::qemu::{self, Qemu};
 use trapline_sim::settings::Settings;
 use trapline_sim::vmm_files::VmmFiles;
@@ -52,7 +53,7 @@ impl Environment for Layered {
         let stack = self.id.stack();
         match stack.machine {
             Machine::Host => wall::launch(&stack, &self.settings, image, guest),
-            Machine::Sim => sim::launch(&stack, &self.settings, image, guest),
+            Machine::Sim | Machine::SimArm64 => sim::launch(&stack, &self.settings, image, guest),
             Machine::SimVmx => bochs::launch(&stack, &self.settings, image, guest),
         }
     }
@@ -89,6 +90,11 @@ impl Layered {
             Need::Bochs => Bochs::find().map(drop),
             Need::IntelLinux => kernel::check(&self.settings, Maker::Intel),
             Need::IntelXen => sim::check_xen(&self.settings),
+            Need::ArmLinux => {
+                self.settings.parts.get(Part::Steady)?;
+                self.settings.qemu_of(&ARM)?;
+                kernel::check(&self.settings, Maker::Arm)
+            }
         }
     }
 
@@ -124,12 +130,18 @@ impl Layered {
                     facts.extend(bochs::facts(&bochs, platform));
                 }
             }
-            Need::Linux => facts.extend(machine::facts()),
+            Need::Linux => facts.extend(machine::facts(&AMD)),
             Need::Xen => facts.extend(sim::xen_facts()),
             Need::Nesting => facts.extend(nova::machine_facts()),
             Need::Nova => facts.extend(nova::facts(&self.settings)),
             Need::XenAlone => facts.extend(sim::xen_dom0_facts(&self.settings)),
             Need::IntelLinux => facts.extend(bochs::linux_facts()),
+            Need::ArmLinux => {
+                facts.extend(machine::facts(&ARM));
+                if let Ok(qemu) = self.settings.qemu_of(&ARM) {
+                    facts.extend(qemu.program_facts());
+                }
+            }
             Need::IntelXen => facts.extend(sim::xen_facts_on(Maker::Intel)),
         }
     }
@@ -176,7 +188,9 @@ impl Layered {
     /// Returns the host memory of a guest with its machine and VMM, in MiB.
     fn memory_mib(&self, guest: &GuestConfig) -> u64 {
         let around = self.needs().into_iter().map(|need| match need {
-            Need::Linux | Need::IntelLinux | Need::Xen | Need::IntelXen => machine::OWN_MEMORY_MIB,
+            Need::Linux | Need::IntelLinux | Need::ArmLinux | Need::Xen | Need::IntelXen => {
+                machine::OWN_MEMORY_MIB
+            }
             Need::NestedXen => 2 * machine::OWN_MEMORY_MIB,
             Need::XenAlone => sim::XEN_MEMORY_MIB,
             Need::Nova => nova::OWN_MEMORY_MIB,

@@ -42,6 +42,8 @@ pub enum Need {
     Bochs,
     /// A Linux kernel for Bochs.
     IntelLinux,
+    /// QEMU with an instruction counter and a processor of Arm, and a Linux kernel for it.
+    ArmLinux,
     /// Xen for Bochs, with a kernel for its initial domain.
     IntelXen,
 }
@@ -67,6 +69,9 @@ pub fn of(stack: &Stack) -> Vec<Need> {
 
 fn parts(stack: &Stack) -> Vec<Part> {
     let linux = stack.has_machine_linux();
+    if stack.machine == Machine::SimArm64 {
+        return vec![Part::ArmAgent, Part::ArmSymbols];
+    }
     let has = |level| stack.levels.contains(&level);
     let vmm = |level: &Level| level.vmm == Some(Vmm::Trapline) && *level != Level::NOVA;
     [
@@ -93,6 +98,7 @@ fn machine(stack: &Stack) -> &'static [Need] {
         (Machine::Sim, false, true) => &[QEMU, Need::XenAlone],
         (Machine::Sim, true, false) => &[QEMU, Need::Linux],
         (Machine::Sim, true, true) => &[QEMU, Need::Xen],
+        (Machine::SimArm64, ..) => &[Need::ArmLinux],
         (Machine::SimVmx, false, _) => &[Need::Bochs],
         (Machine::SimVmx, true, false) => &[Need::Bochs, Need::IntelLinux],
         (Machine::SimVmx, true, true) => &[Need::Bochs, Need::IntelXen],

@@ -40,11 +40,7 @@ pub struct CodeAddresses {
 /// # Errors
 /// A file is missing, or no kernel is available.
 pub fn kernel(settings: &Settings, environment: EnvironmentId) -> Result<Kernel, Error> {
-    let maker = match environment.clock() {
-        Clock::InsnVmx => Maker::Intel,
-        _ => Maker::Amd,
-    };
-    chosen(settings, maker)
+    chosen(settings, Maker::of(environment.stack().machine))
 }
 
 /// Separator of the parts in the cache.
@@ -70,7 +66,8 @@ pub fn locate(
             addresses(outputs, Vec::new())
         });
     }
-    let machine = sim::machine(settings, guest, contents.as_ref())?;
+    let maker = Maker::of(environment.stack().machine);
+    let machine = sim::machine(settings, maker, guest, contents.as_ref())?;
     cached_or(settings, &machine.key()?, || {
         let (script, expected) = listing_script(contents.as_ref());
         let outputs = run_script(&machine, &script, expected, limits)?.0;

@@ -14,13 +14,13 @@ pub fn without_unavailable(planned: &PlannedBoot, available_mib: Option<u64>) ->
     else {
         return planned;
     };
-    planned.left_out.push(LeftOut {
-        operations: planned.job.run & populate::large(),
-        reason: format!(
+    planned.left_out.push(LeftOut::new(
+        planned.job.run & populate::large(),
+        format!(
             "{} MiB of memory are needed, {available} MiB are available: end a large program",
             window + RESERVED_MIB
         ),
-    });
+    ));
     planned.job.run -= populate::large();
     planned.guest.window_mib = 0;
     planned

@@ -92,18 +92,126 @@ const PACKAGE_LISTS: [&str; 2] = ["/var/lib/apt/lists", "/var/lib/dpkg/status"];
 /// Packages of the query that the distribution has, with their dependencies.
 pub struct KnownPackages(BTreeMap<String, Vec<String>>);
 
-impl KnownPackages {
+/// Packages of this host's distribution, for this host or for another architecture.
+#[derive(Default)]
+pub struct Apt {
+    /// Options of apt's tools.
+    options: Vec<String>,
+    /// Directory with the package lists of another architecture.
+    lists: Option<String>,
+}
+
+impl Apt {
+    /// Returns the packages of another architecture, with package lists in `directory`, which are downloaded if there are
+    /// none.
+    ///
+    /// # Errors
+    /// They cannot be downloaded.
+    pub fn of_architecture(architecture: &str, directory: &Path) -> Result<Self, Error> {
+        let is_complete = |place: &Path| place.join(LISTS).is_dir();
+        if !is_complete(directory) {
+            let parent = directory.parent().unwrap_or(Path::new("/"));
+            private::create_directory(parent)?;
+            let work = WorkDirectory::create(parent)?;
+            let new = work.path().join("new");
+            Self::in_directory(architecture, &new).update(architecture, &new)?;
+            publish(&new, directory.to_owned(), is_complete)?;
+        }
+        Ok(Self::in_directory(architecture, directory))
+    }
+
+    fn in_directory(architecture: &str, directory: &Path) -> Self {
+        let place = directory.display();
+        let lists = directory.join(LISTS).to_string_lossy().into_owned();
+        let settings = [
+            format!("APT::Architecture={architecture}"),
+            format!("APT::Architectures={architecture}"),
+            format!("Dir::State={place}"),
+            format!("Dir::Cache={place}"),
+            format!("Dir::State::Lists={lists}"),
+            format!("Dir::State::Status={place}/status"),
+            SANDBOX.to_owned(),
+        ];
+        let options = settings.into_iter().flat_map(|it| ["-o".to_owned(), it]);
+        Self {
+            options: options.collect(),
+            lists: Some(lists),
+        }
+    }
+
+    /// Downloads the package lists of an architecture into a new directory.
+    fn update(&self, architecture: &str, directory: &Path) -> Result<(), Error> {
+        let _activity = Activity::begin(format!("downloading package lists of {architecture}"));
+        for place in ["lists/partial", "archives/partial"] {
+            let place = directory.join(place);
+            fs::create_dir_all(&place).map_err(Error::file(&place))?;
+        }
+        let status = directory.join("status");
+        fs::write(&status, []).map_err(Error::file(&status))?;
+        run_checked("apt-get", &self.arguments(&["-q", "update"]), directory)
+    }
+
+    fn arguments<'a>(&'a self, further: &[&'a str]) -> Vec<&'a str> {
+        let options = self.options.iter().map(String::as_str);
+        options.chain(further.iter().copied()).collect()
+    }
+
     /// Queries `apt-cache` once; the result is cached until package lists change.
     ///
     /// # Errors
     /// `apt-cache` cannot be run.
-    pub fn query() -> Result<Self, Error> {
+    pub fn known(&self) -> Result<KnownPackages, Error> {
         let program = find_program("apt-cache").ok_or_else(|| not_installed("apt-cache"))?;
+        let own = self.lists.as_deref().map(|lists| [lists]);
+        let arguments = self.arguments(&QUERY);
         let probe = Probe {
-            depends: &PACKAGE_LISTS,
-            ..Probe::new(&program, &QUERY)
+            depends: own.as_ref().map_or(&PACKAGE_LISTS[..], |own| own),
+            ..Probe::new(&program, &arguments)
         };
-        Ok(Self(by_package(&probe.output()?.stdout)))
+        Ok(KnownPackages(by_package(&probe.output()?.stdout)))
+    }
+
+    /// Downloads packages into a directory.
+    ///
+    /// # Errors
+    /// One is not available.
+    pub fn download<'a>(
+        &self,
+        packages: impl Iterator<Item = &'a str>,
+        directory: &Path,
+    ) -> Result<(), Error> {
+        let packages: Vec<&str> = packages.collect();
+        let size = self.size(&packages, directory)?;
+        let text = format!("downloading {}", described(&packages));
+        let _activity = Activity::begin_download(text, directory, size);
+        let wanted = [&["-o", SANDBOX, "download"], &packages[..]].concat();
+        run_checked("apt-get", &self.arguments(&wanted), directory)
+    }
+
+    /// Returns the bytes of packages to be downloaded; 0 if they are unknown.
+    ///
+    /// # Errors
+    /// `apt-get` is not installed, or a stop was requested.
+    pub fn size(&self, packages: &[&str], directory: &Path) -> Result<u64, Error> {
+        let wanted = [&["--print-uris", "download"], packages].concat();
+        let output = run("apt-get", &self.arguments(&wanted), directory)?;
+        Ok(sizes(&String::from_utf8_lossy(&output.stdout)).sum())
+    }
+}
+
+/// Directory with package lists.
+const LISTS: &str = "lists";
+
+/// Option without which downloads into the directories of one user fail.
+const SANDBOX: &str = "APT::Sandbox::User=root";
+
+impl KnownPackages {
+    /// Returns those for this host, see [`Apt::known`].
+    ///
+    /// # Errors
+    /// `apt-cache` cannot be run.
+    pub fn query() -> Result<Self, Error> {
+        Apt::default().known()
     }
 
     /// Returns the names of all packages.
@@ -178,7 +286,7 @@ fn dependencies(output: &str) -> impl Iterator<Item = &str> {
     lines.filter_map(|line| line.trim().strip_prefix("Depends: "))
 }
 
-/// Downloads packages into a directory.
+/// Downloads packages for this host into a directory, see [`Apt::download`].
 ///
 /// # Errors
 /// One is not available.
@@ -186,12 +294,7 @@ pub fn download<'a>(
     packages: impl Iterator<Item = &'a str>,
     directory: &Path,
 ) -> Result<(), Error> {
-    let mut arguments = vec!["-o", "APT::Sandbox::User=root", "download"];
-    arguments.extend(packages);
-    let size = size(&arguments[3..], directory)?;
-    let text = format!("downloading {}", described(&arguments[3..]));
-    let _activity = Activity::begin_download(text, directory, size);
-    run_checked("apt-get", &arguments, directory)
+    Apt::default().download(packages, directory)
 }
 
 /// Most packages that are named.
@@ -203,16 +306,6 @@ fn described(packages: &[&str]) -> String {
         0..=MOST_NAMED => packages.join(" "),
         count => format!("{} and {} other packages", packages[0], count - 1),
     }
-}
-
-/// Returns the bytes of packages to be downloaded; 0 if they are unknown.
-///
-/// # Errors
-/// `apt-get` is not installed, or a stop was requested.
-pub fn size(packages: &[&str], directory: &Path) -> Result<u64, Error> {
-    let arguments = [&["--print-uris", "download"], packages].concat();
-    let output = run("apt-get", &arguments, directory)?;
-    Ok(sizes(&String::from_utf8_lossy(&output.stdout)).sum())
 }
 
 /// Parses the output of `apt-get --print-uris`: a line has address, file name, size and hash.
@@ -231,8 +324,8 @@ pub fn unpack_all(directory: &Path, main: &str) -> Result<Option<String>, Error>
     for entry in fs::read_dir(directory).map_err(Error::file(directory))? {
         let path = entry.map_err(Error::file(directory))?.path();
         let file = path.file_name().unwrap_or_default().to_string_lossy();
-        let stem = file.strip_suffix("_amd64.deb");
-        let Some(stem) = stem.or_else(|| file.strip_suffix("_all.deb")) else {
+        let of_package = file.strip_suffix(".deb").and_then(|it| it.rsplit_once('_'));
+        let Some((stem, _architecture)) = of_package else {
             continue;
         };
         if stem.starts_with(main) {

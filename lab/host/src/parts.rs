@@ -22,6 +22,10 @@ pub enum Part {
     Switch,
     /// The program that reads symbol addresses on a simulated machine.
     Symbols,
+    /// The Linux program for 64-bit Arm.
+    ArmAgent,
+    /// The program that reads symbol addresses, for 64-bit Arm.
+    ArmSymbols,
     /// The QEMU plugin that counts executed instructions.
     Plugin,
     /// The library that makes the instruction clock of QEMU reproducible.
@@ -38,6 +42,8 @@ impl Part {
             Self::Image => "trapline-image",
             Self::Switch => "trapline-switch",
             Self::Symbols => "trapline-symbols",
+            Self::ArmAgent => "trapline-agent-arm64",
+            Self::ArmSymbols => "trapline-symbols-arm64",
             Self::Plugin => "libtrapline_profile.so",
             Self::Steady => "libtrapline_steady.so",
         }

@@ -12,18 +12,21 @@ pub enum Clock {
     Insn,
     /// Instructions on the simulated machine with Intel's virtualization.
     InsnVmx,
+    /// Instructions on the simulated machine with a processor of Arm.
+    InsnArm64,
 }
 
 impl Clock {
     /// Every clock, in the order in which tables show them.
-    pub const ALL: [Self; 3] = [Self::Wall, Self::Insn, Self::InsnVmx];
+    pub const ALL: [Self; 4] = [Self::Wall, Self::Insn, Self::InsnVmx, Self::InsnArm64];
 
-    /// `wall`, `insn` or `insn-vmx`.
+    /// `wall`, `insn`, `insn-vmx` or `insn-arm64`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wall => "wall",
             Self::Insn => "insn",
             Self::InsnVmx => "insn-vmx",
+            Self::InsnArm64 => "insn-arm64",
         }
     }
 
@@ -33,6 +36,7 @@ impl Clock {
             Self::Wall => "wall: nanoseconds on this host",
             Self::Insn => "insn: instructions on a simulated machine",
             Self::InsnVmx => "insn-vmx: instructions on a simulated machine of Intel",
+            Self::InsnArm64 => "insn-arm64: instructions on a simulated machine of Arm",
         }
     }
 

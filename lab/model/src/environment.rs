@@ -114,6 +114,8 @@ environments! {
         "the image as a PVH domain of Xen on that machine";
     SIM_VMX_XEN_TRAPLINE "sim-vmx/xen/trapline" SimVmx [XEN_TRAPLINE] Image
         "the image as a PVH domain of Xen there, devices by trapline-vmm in the first domain";
+    SIM_ARM64_LINUX "sim-arm64/linux" SimArm64 [] Linux
+        "the agent in Linux on a simulated machine with a processor of Arm: the bare row";
 }
 
 impl EnvironmentId {

@@ -6,7 +6,6 @@
 
 pub use crate::cpus::Place;
 
-use crate::clock::Clock;
 use crate::config::Config;
 use crate::environment::EnvironmentId;
 use crate::features::Feature;
@@ -153,7 +152,7 @@ pub fn configs(environments: &[EnvironmentId], cpus: &[u32], places: &[Place]) -
         let is_supported = |column: &Column| column.unsupported_reason(*id).is_none();
         let supported: Vec<Column> = columns.iter().copied().filter(is_supported).collect();
         let chosen = match id.clock() {
-            Clock::Insn | Clock::InsnVmx if !supported.is_empty() => supported,
+            clock if clock.is_exact() && !supported.is_empty() => supported,
             _ => columns.clone(),
         };
         chosen

@@ -1,6 +1,7 @@
 //! The layers of an environment: a machine, levels of virtualization on it, and a guest.
 
 use crate::clock::Clock;
+use trapline_abi::arch::InstructionSet;
 
 /// The hardware at the bottom of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,6 +12,8 @@ pub enum Machine {
     Sim,
     /// A simulated machine with Intel's virtualization: Bochs.
     SimVmx,
+    /// A simulated machine with a 64-bit processor of Arm: QEMU with `-icount`.
+    SimArm64,
 }
 
 /// A hypervisor, or a program that executes a guest without one.
@@ -128,6 +131,7 @@ impl Machine {
             Self::Host => Clock::Wall,
             Self::Sim => Clock::Insn,
             Self::SimVmx => Clock::InsnVmx,
+            Self::SimArm64 => Clock::InsnArm64,
         }
     }
 
@@ -136,6 +140,24 @@ impl Machine {
             Self::Host => "host",
             Self::Sim => "sim",
             Self::SimVmx => "sim-vmx",
+            Self::SimArm64 => "sim-arm64",
+        }
+    }
+
+    /// Returns whether QEMU simulates it.
+    pub const fn is_qemu(self) -> bool {
+        match self {
+            Self::Sim | Self::SimArm64 => true,
+            Self::Host | Self::SimVmx => false,
+        }
+    }
+
+    /// The instruction set of its processor.
+    pub const fn instruction_set(self) -> InstructionSet {
+        match self {
+            Self::Host => InstructionSet::NATIVE,
+            Self::Sim | Self::SimVmx => InstructionSet::X86_64,
+            Self::SimArm64 => InstructionSet::Aarch64,
         }
     }
 }

@@ -11,6 +11,8 @@ impl Clock {
             Self::Wall => EnvironmentId::HOST,
             Self::Insn => EnvironmentId::SIM,
             Self::InsnVmx => EnvironmentId::SIM_VMX,
+            // The image does not run there yet.
+            Self::InsnArm64 => EnvironmentId::SIM_ARM64_LINUX,
         }
     }
 
@@ -20,6 +22,7 @@ impl Clock {
             Self::Wall => EnvironmentId::HOST,
             Self::Insn => EnvironmentId::SIM_LINUX,
             Self::InsnVmx => EnvironmentId::SIM_VMX_LINUX,
+            Self::InsnArm64 => EnvironmentId::SIM_ARM64_LINUX,
         }
     }
 }
@@ -116,7 +119,7 @@ impl EnvironmentId {
 
     /// Returns whether QEMU takes part, as the VMM or as the simulated machine.
     pub fn has_qemu(self) -> bool {
-        self.is_on(Machine::Sim) || self.is_on(Machine::Host) && self.has_qemu_vmm()
+        self.stack().machine.is_qemu() || self.is_on(Machine::Host) && self.has_qemu_vmm()
     }
 
     /// Returns whether the virtualization of this host's processor is used.

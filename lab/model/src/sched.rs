@@ -218,7 +218,7 @@ mod tests {
             sched("credit2").unsupported_reason(EnvironmentId::KVM),
         ];
         expect![[r#"
-            --sched fifo:3 is not supported by sim/xen-pvh, as its virtual CPU is no thread of the machine's Linux: leave it out, or choose from host, kvm, qemu-kvm, qemu-tcg, sim/linux, sim/kvm, sim/kvm-user-apic, sim-vmx/linux, sim-vmx/kvm with --env
+            --sched fifo:3 is not supported by sim/xen-pvh, as its virtual CPU is no thread of the machine's Linux: leave it out, or choose from host, kvm, qemu-kvm, qemu-tcg, sim/linux, sim/kvm, sim/kvm-user-apic, sim-vmx/linux, sim-vmx/kvm, sim-arm64/linux with --env
             --sched credit2 is not supported by kvm, as Xen does not schedule it: leave it out, or choose from sim/xen-pvh, sim/xen-hvm, sim/xen/trapline, sim/kvm/xen-pvh, sim/kvm/xen-hvm, sim-vmx/xen-pvh, sim-vmx/xen/trapline with --env"#]].assert_eq(&unsupported.map(Option::unwrap).join("\n"));
         assert_eq!(sched("credit2").of_xen(), Some(Scheduler::Credit2));
         assert!(sched("fifo").is_of_thread() && !sched("credit").is_of_thread());

@@ -192,9 +192,10 @@ fn spread(interval: Option<Interval>, estimate: f64) -> String {
 }
 
 fn latency(value: f64, clock: Clock) -> String {
-    match clock {
-        Clock::Wall => figures::microseconds(value),
-        Clock::Insn | Clock::InsnVmx => figures::exact(value.round()),
+    if clock.is_exact() {
+        figures::exact(value.round())
+    } else {
+        figures::microseconds(value)
     }
 }
 

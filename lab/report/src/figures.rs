@@ -13,6 +13,7 @@ pub const fn clock_title(clock: Clock) -> &'static str {
         Clock::Wall => "Wall clock",
         Clock::Insn => "Instruction clock",
         Clock::InsnVmx => "Intel instruction clock",
+        Clock::InsnArm64 => "Arm instruction clock",
     }
 }
 
@@ -22,6 +23,7 @@ pub const fn clock_name(clock: Clock) -> &'static str {
         Clock::Wall => "wall clock",
         Clock::Insn => "instruction clock",
         Clock::InsnVmx => "Intel instruction clock",
+        Clock::InsnArm64 => "Arm instruction clock",
     }
 }
 
@@ -31,7 +33,7 @@ pub fn value(value: f64, op: impl Into<Operation>, clock: Clock) -> String {
     match (op.into().unit(), clock) {
         (Unit::Time, Clock::Wall) => nanoseconds(value),
         (Unit::Rate, Clock::Wall) => rate(value),
-        (_, Clock::Insn | Clock::InsnVmx) => exact(value),
+        _ => exact(value),
     }
 }
 
@@ -73,17 +75,19 @@ pub fn estimate_with_unit(figure: &Figure, clock: Clock) -> String {
 
 /// Time on `clock` since some moment.
 pub fn time(value: f64, clock: Clock) -> String {
-    match clock {
-        Clock::Wall => nanoseconds(value),
-        Clock::Insn | Clock::InsnVmx => exact(value),
+    if clock.is_exact() {
+        exact(value)
+    } else {
+        nanoseconds(value)
     }
 }
 
 /// The same with the unit of instructions, too.
 pub fn time_with_unit(value: f64, clock: Clock) -> String {
-    match clock {
-        Clock::Wall => nanoseconds(value),
-        Clock::Insn | Clock::InsnVmx => format!("{} insn", exact(value)),
+    if clock.is_exact() {
+        format!("{} insn", exact(value))
+    } else {
+        nanoseconds(value)
     }
 }
 

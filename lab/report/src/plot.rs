@@ -38,11 +38,12 @@ fn of_clock(
     clock: Clock,
     style: &Style,
 ) -> String {
-    let title = match clock {
-        Clock::Wall => "Wall clock: bars of the estimates, and batches from 1% to 95%",
-        Clock::Insn => "Instruction clock: means over batches",
-        Clock::InsnVmx => "Intel instruction clock: means over batches",
+    let shown = if clock.is_exact() {
+        "means over batches"
+    } else {
+        "bars of the estimates, and batches from 1% to 95%"
     };
+    let title = format!("{}: {shown}", figures::clock_title(clock));
     let mut text = String::new();
     for op in Op::ALL {
         let here = cells
@@ -97,9 +98,12 @@ fn operation(
     );
     let batches: Vec<String> = here
         .iter()
-        .map(|(cell, figure)| match clock {
-            Clock::Wall => spark(observations, cell, style.unicode),
-            Clock::Insn | Clock::InsnVmx => table::range(cell, figure).unwrap_or_default(),
+        .map(|(cell, figure)| {
+            if clock.is_exact() {
+                table::range(cell, figure).unwrap_or_default()
+            } else {
+                spark(observations, cell, style.unicode)
+            }
         })
         .collect();
     let batches_wide = batches.iter().map(|batches| width(batches)).max();

@@ -6,7 +6,7 @@ use trapline_abi::net::Exchange;
 use trapline_abi::packet::{Frames, BURST, OPERATIONS};
 use trapline_abi::{block, Job, Op};
 use trapline_model::kernel_build::Size;
-use trapline_model::{irq, populate, Clock, Operation, PlannedBoot};
+use trapline_model::{irq, populate, Operation, PlannedBoot};
 
 /// Limit for one run of a simulated machine.
 pub const EXACT: Duration = Duration::from_secs(600);
@@ -16,9 +16,10 @@ const WALL: Duration = Duration::from_secs(180);
 
 /// Returns the default limit for `boot`.
 pub fn default_timeout(boot: &PlannedBoot) -> Duration {
-    let base = match boot.config.environment.clock() {
-        Clock::Wall => WALL,
-        Clock::Insn | Clock::InsnVmx => EXACT,
+    let base = if boot.config.environment.clock().is_exact() {
+        EXACT
+    } else {
+        WALL
     };
     let builds = boot.long.iter().filter_map(|operation| match operation {
         Operation::Build(size) => Some(build(*size)),

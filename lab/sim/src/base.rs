@@ -1,9 +1,9 @@
 //! A simulated machine before anything is added: the machine itself, and its kernel, or a hypervisor with
 //! the kernel of dom0.
 
-use crate::bochs;
 use crate::kernel::{self, Kernel, Maker};
 use crate::module::Module;
+use crate::platform::Platform;
 use crate::settings::Settings;
 use std::fs::File;
 use std::path::PathBuf;
@@ -11,19 +11,11 @@ use std::sync::Arc;
 use trapline_host::process::Command;
 use trapline_host::{sha256_of_file, Error, Facts};
 
-/// The machine. Without PCI, Linux boots fast; ACPI provides the local APIC, which all later timers need.
-/// pvpanic pauses the machine.
-pub const MACHINE: &str = "-M microvm,acpi=on,rtc=on -bios qboot.rom -device pvpanic";
-
-/// Kernel command line: no randomness, no self-tests of ciphers (two thirds of the instructions of a boot),
-/// warnings on the serial port, and a triple fault on panic (other reboot methods take minutes here).
-/// Mitigations stay as the distribution has them.
-pub const KERNEL_WORDS: &str = "console=ttyS0 loglevel=4 nokaslr norandmaps \
-                                cryptomgr.notests panic=-1 reboot=t";
-
 /// A machine and what it boots.
 pub struct Base {
-    /// Machine options of QEMU; empty on Bochs.
+    /// The kind of machine.
+    pub platform: &'static Platform,
+    /// Machine options of QEMU, those of the platform or others; empty on Bochs.
     pub machine: &'static str,
     /// CPU options, if not those of [`COUNTING`](crate::qemu::COUNTING).
     pub processor: &'static str,
@@ -86,10 +78,7 @@ impl Base {
     /// # Errors
     /// The kernel is missing or cannot be read.
     pub fn linux(settings: &Settings, maker: Maker) -> Result<Self, Error> {
-        let (machine, words) = match maker {
-            Maker::Amd => (MACHINE, KERNEL_WORDS),
-            Maker::Intel => ("", bochs::KERNEL_WORDS),
-        };
+        let platform = maker.platform();
         let Kernel {
             image,
             modules,
@@ -100,11 +89,12 @@ impl Base {
             ("l1-kernel-sha256", sha256_of_file(&image)?),
         ];
         Ok(Self {
-            machine,
-            processor: "",
+            platform,
+            machine: platform.machine,
+            processor: platform.processor,
             loaded: BootFiles {
                 kernel: image,
-                words: words.to_owned(),
+                words: platform.words.to_owned(),
                 module: None,
             },
             modules,

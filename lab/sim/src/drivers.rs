@@ -8,7 +8,8 @@ use crate::settings::{GivenKernel, Settings};
 use std::fs;
 use std::path::Path;
 use trapline_host::draft::WorkDirectory;
-use trapline_host::{package, private, Error};
+use trapline_host::package::{self, Apt};
+use trapline_host::{private, Error};
 
 pub use super::module::Module;
 
@@ -93,7 +94,9 @@ fn existing(directory: &Path, wanted: &[&str]) -> Result<Vec<Module>, Error> {
 /// Returns the packages, with versions, of a kernel directory with this name.
 fn packages(name: &str) -> Vec<String> {
     let (image, version) = name.split_once('_').unwrap_or((name, ""));
-    let modules = kernel::modules_package(image).ok().flatten();
+    let modules = kernel::modules_package(image, &Apt::default())
+        .ok()
+        .flatten();
     let with_version = |package: &str| match version {
         "" => package.to_owned(),
         _ => format!("{package}={version}"),

@@ -12,8 +12,9 @@ use names::{candidates, concrete_image, known_package, PREFIX};
 use std::fs;
 use std::path::{Path, PathBuf};
 use trapline_host::draft::WorkDirectory;
-use trapline_host::package::{self, KnownPackages};
+use trapline_host::package::{self, Apt, KnownPackages};
 use trapline_host::{private, Error};
+use trapline_model::layers::Machine;
 
 /// A kernel and the modules of its KVM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,21 +27,50 @@ pub struct Kernel {
     pub origin: String,
 }
 
-/// Vendor of the machine's virtualization extensions. Each has its own kernels in the cache.
+/// Vendor of the processor of a simulated machine. Each has its own kernels in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
     /// AMD: emulated by QEMU's TCG.
     Amd,
     /// Intel: emulated by Bochs.
     Intel,
+    /// Arm: emulated by QEMU's TCG.
+    Arm,
 }
 
 impl Maker {
-    /// Returns the KVM module.
-    const fn module(self) -> &'static str {
+    /// Returns that of a machine; AMD for this host, whose guests have the same kernels.
+    pub const fn of(machine: Machine) -> Self {
+        match machine {
+            Machine::Host | Machine::Sim => Self::Amd,
+            Machine::SimVmx => Self::Intel,
+            Machine::SimArm64 => Self::Arm,
+        }
+    }
+
+    /// Returns the modules of KVM, in load order, from below a directory.
+    fn modules(self, directory: &Path) -> Result<Vec<Module>, Error> {
         match self {
-            Self::Amd => "kvm_amd",
-            Self::Intel => "kvm_intel",
+            Self::Amd => module::with_needed(directory, "kvm_amd"),
+            Self::Intel => module::with_needed(directory, "kvm_intel"),
+            // Part of the kernel.
+            Self::Arm => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns metapackages of the newest kernel, smallest first: Debian cloud, Debian, Ubuntu virtual, Ubuntu.
+    const fn metapackages(self) -> &'static [&'static str] {
+        match self {
+            Self::Amd | Self::Intel => &METAPACKAGES,
+            Self::Arm => &["linux-image-cloud-arm64", "linux-image-arm64"],
+        }
+    }
+
+    /// Returns the distribution's packages for the processor.
+    fn apt(self, cache: &Path) -> Result<Apt, Error> {
+        match self {
+            Self::Amd | Self::Intel => Ok(Apt::default()),
+            Self::Arm => Apt::of_architecture("arm64", &cache.join("packages-arm64")),
         }
     }
 
@@ -49,13 +79,14 @@ impl Maker {
         match self {
             Self::Amd => "modules",
             Self::Intel => "modules-intel",
+            Self::Arm => "modules-arm",
         }
     }
 
     /// Returns the suffix of kernel directories.
     const fn suffix(self) -> &'static str {
         match self {
-            Self::Amd => "",
+            Self::Amd | Self::Arm => "",
             Self::Intel => "-intel",
         }
     }
@@ -98,11 +129,14 @@ pub fn check(settings: &Settings, maker: Maker) -> Result<(), Error> {
         Some(GivenKernel::File { image, modules }) => given(image, modules, maker).map(drop),
         Some(GivenKernel::Package(name)) => match named_in_cache(cache, name, maker) {
             Some(_) => Ok(()),
-            None => known_package(name).map(drop),
+            // Its package lists are downloaded when it is used.
+            None if maker == Maker::Arm => KnownPackages::query().map(drop),
+            None => known_package(name, &maker.apt(cache)?).map(drop),
         },
         None => match in_cache(cache, maker) {
             Some(_) => Ok(()),
-            None => newest_image(&METAPACKAGES).map(drop),
+            None if maker == Maker::Arm => KnownPackages::query().map(drop),
+            None => newest_image(maker.metapackages(), &maker.apt(cache)?).map(drop),
         },
     }
 }
@@ -115,7 +149,7 @@ pub fn given(image: &Path, modules: &Path, maker: Maker) -> Result<Kernel, Error
     fs::File::open(image).map_err(Error::file(image))?;
     Ok(Kernel {
         image: image.to_owned(),
-        modules: module::with_needed(modules, maker.module())?,
+        modules: maker.modules(modules)?,
         origin: image.display().to_string(),
     })
 }
@@ -139,11 +173,12 @@ fn named(cache: &Path, name: &str, maker: Maker) -> Result<Kernel, Error> {
     if let Some(directory) = named_in_cache(cache, name, maker) {
         return read(&directory, maker);
     }
-    let package = known_package(name)?;
+    let apt = maker.apt(cache)?;
+    let package = known_package(name, &apt)?;
     let directory = match named_in_cache(cache, &package, maker) {
         Some(directory) => directory,
         None => {
-            let directory = download(cache, &with_modules(package)?, maker)?;
+            let directory = download(cache, &with_modules(package, &apt)?, &apt, maker)?;
             let mark = directory.join(NAMED);
             fs::write(&mark, name).map_err(Error::file(&mark))?;
             directory
@@ -160,7 +195,9 @@ pub fn fetched(cache: &Path, maker: Maker) -> Result<Kernel, Error> {
     let directory = match in_cache(cache, maker) {
         Some(directory) => directory,
         None => {
-            let directory = download(cache, &packages()?, maker)?;
+            let apt = maker.apt(cache)?;
+            let packages = packages_of(maker.metapackages(), &apt)?;
+            let directory = download(cache, &packages, &apt, maker)?;
             // It may have been named before.
             let _absent = fs::remove_file(directory.join(NAMED));
             directory
@@ -210,22 +247,17 @@ pub fn modules_in(directory: &Path, order: &str) -> Result<Vec<Module>, Error> {
     modules.collect()
 }
 
-/// Returns the packages of the newest kernel and its modules.
-fn packages() -> Result<Vec<String>, Error> {
-    packages_of(&METAPACKAGES)
-}
-
 /// Returns the packages of the first metapackage that the distribution has.
 ///
 /// # Errors
 /// It has none of them.
-pub fn packages_of(metapackages: &[&str]) -> Result<Vec<String>, Error> {
-    with_modules(newest_image(metapackages)?)
+pub fn packages_of(metapackages: &[&str], apt: &Apt) -> Result<Vec<String>, Error> {
+    with_modules(newest_image(metapackages, apt)?, apt)
 }
 
 /// Returns the package of a kernel and that of its modules, if they have one of their own.
-fn with_modules(image: String) -> Result<Vec<String>, Error> {
-    let modules = modules_package(&image)?;
+fn with_modules(image: String, apt: &Apt) -> Result<Vec<String>, Error> {
+    let modules = modules_package(&image, apt)?;
     Ok(std::iter::once(image).chain(modules).collect())
 }
 
@@ -233,9 +265,9 @@ fn with_modules(image: String) -> Result<Vec<String>, Error> {
 ///
 /// # Errors
 /// `apt-cache` cannot be run.
-pub fn modules_package(image: &str) -> Result<Option<String>, Error> {
+pub fn modules_package(image: &str, apt: &Apt) -> Result<Option<String>, Error> {
     let modules = image.replacen(PREFIX, "linux-modules-", 1);
-    let known = KnownPackages::query()?;
+    let known = apt.known()?;
     Ok(known.contains(&modules).then_some(modules))
 }
 
@@ -243,23 +275,23 @@ pub fn modules_package(image: &str) -> Result<Option<String>, Error> {
 ///
 /// # Errors
 /// It has none of them.
-pub fn newest_image(metapackages: &[&str]) -> Result<String, Error> {
-    let known = KnownPackages::query()?;
+pub fn newest_image(metapackages: &[&str], apt: &Apt) -> Result<String, Error> {
+    let known = apt.known()?;
     let mut all = metapackages.iter().map(|meta| known.dependencies(meta));
     all.find_map(concrete_image).ok_or_else(|| {
         Error::missing(
-            format!("no kernel package is known ({})", METAPACKAGES.join(", ")),
+            format!("no kernel package is known ({})", metapackages.join(", ")),
             "sudo apt-get update",
         )
     })
 }
 
 /// Downloads packages, of which the first is that of the kernel, and returns its directory in the cache.
-fn download(cache: &Path, packages: &[String], maker: Maker) -> Result<PathBuf, Error> {
+fn download(cache: &Path, packages: &[String], apt: &Apt, maker: Maker) -> Result<PathBuf, Error> {
     let kernels = kernels(cache);
     private::create_directory(&kernels)?;
     let work = WorkDirectory::create(&kernels)?;
-    package::download(packages.iter().map(String::as_str), work.path())?;
+    apt.download(packages.iter().map(String::as_str), work.path())?;
     let name = package::unpack_all(work.path(), PREFIX)?.unwrap_or_else(|| packages[0].clone());
     let complete = work.path().join("complete");
     let unpacked = work.path().join("unpacked");
@@ -274,7 +306,7 @@ fn download(cache: &Path, packages: &[String], maker: Maker) -> Result<PathBuf, 
 fn lay_out(unpacked: &Path, place: &Path, package: &str, maker: Maker) -> Result<(), Error> {
     let image = found_in(&unpacked.join("boot"), |name| name.starts_with(IMAGE))
         .ok_or_else(|| Error::unavailable(format!("package {package} contains no kernel")))?;
-    let modules = module::with_needed(unpacked, maker.module())?;
+    let modules = maker.modules(unpacked)?;
     fs::create_dir(place).map_err(Error::file(place))?;
     fs::rename(&image, place.join(IMAGE)).map_err(Error::file(&image))?;
     keep_modules(&modules, place, maker.order())

@@ -18,6 +18,7 @@ pub mod listener;
 pub mod machine;
 pub mod module;
 pub mod nested;
+pub mod platform;
 pub mod plugin;
 pub mod programs;
 pub mod qemu;

@@ -96,6 +96,12 @@ impl Emulator {
         usual: &[],
     };
 
+    /// QEMU's machine of Arm, which has no exit device: whether init ended it is in the records.
+    pub const QEMU_OF_ARM: Self = Self {
+        done: 0,
+        ..Self::QEMU
+    };
+
     /// `trapline-vmm`, whose guest is the machine.
     pub const TRAPLINE_VMM: Self = Self {
         name: "trapline-vmm",

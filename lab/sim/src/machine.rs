@@ -4,13 +4,14 @@
 //! and later starts restore it. The machine reads its job when it continues. Restored and booted machines
 //! have byte-identical output from there on.
 
-use crate::base::{Base, BootFiles, KERNEL_WORDS, LAYOUT_FILE, MACHINE};
+use crate::base::{Base, BootFiles, LAYOUT_FILE};
 use crate::initramfs::Archive;
 use crate::module;
+use crate::platform::Platform;
 use crate::plugin::{with_plugin, Plugin};
 use crate::qemu::{self, Qemu};
 use crate::ready::{is_final, ReadyMachine};
-use crate::root::{self, ClockSource, Fill};
+use crate::root::{self, Fill};
 use crate::script::Script;
 use crate::settings::{Settings, Start};
 use crate::snapshot::{SnapshotLock, Snapshots};
@@ -26,11 +27,12 @@ use trapline_host::{
 /// Memory besides that of guests, in MiB.
 pub const OWN_MEMORY_MIB: u32 = 1024;
 
-/// Returns facts common to all such machines.
-pub fn facts() -> Facts {
+/// Returns facts common to all machines of a kind.
+pub fn facts(platform: &Platform) -> Facts {
+    let options = [platform.machine, qemu::COUNTING, platform.processor];
     [
-        ("machine", format!("{MACHINE} {}", qemu::COUNTING)),
-        ("l1-command-line", KERNEL_WORDS.to_owned()),
+        ("machine", options.join(" ").trim_end().to_owned()),
+        ("l1-command-line", platform.words.to_owned()),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
@@ -42,6 +44,7 @@ pub struct SimMachine {
     settings: Settings,
     qemu: Qemu,
     steady: Arc<File>,
+    platform: &'static Platform,
     machine: &'static str,
     processor: &'static str,
     loaded: BootFiles,
@@ -64,7 +67,7 @@ impl SimMachine {
         guest_memory: u32,
         fill: Fill<'_>,
     ) -> Result<Self, Error> {
-        let qemu = Qemu::find(settings.qemu.as_deref())?;
+        let qemu = settings.qemu_of(base.platform)?;
         let fill = &mut |archive: &mut Archive, script: &mut Script| {
             fill(archive, script)?;
             if base.control_group {
@@ -75,7 +78,7 @@ impl SimMachine {
             }
             Ok(())
         };
-        let archive = root::archive(settings, ClockSource::Tsc, &base.modules, fill)?;
+        let archive = root::archive(settings, base.platform, None, &base.modules, fill)?;
         let bytes = archive.bytes();
         let words = base.words();
         let mut facts = base.facts;
@@ -91,6 +94,7 @@ impl SimMachine {
             settings: settings.clone(),
             memory: OWN_MEMORY_MIB + guest_memory + base.layout.memory_mib,
             qemu,
+            platform: base.platform,
             machine: base.machine,
             processor: base.processor,
             random_state: base.random_state,
@@ -194,7 +198,7 @@ impl SimMachine {
         let plugin = self.settings.plugin.as_ref();
         let command = self.command(&snapshot, "share=off", job, plugin)?;
         let command = command.words("-incoming defer");
-        let mut ready = ReadyMachine::start(command, snapshot, &self.facts, "restored")?;
+        let mut ready = self.ready(command, snapshot, "restored")?;
         match ready.load(limits) {
             Ok(()) => Ok(Some(ready)),
             Err(error) if is_final(&error) => Err(error),
@@ -216,9 +220,13 @@ impl SimMachine {
         memory.set_len(self.memory_bytes()).map_err(Error::Output)?;
         let memory = Arc::new(memory);
         let command = self.command(&memory, "share=on", job, plugin)?;
-        let mut ready = ReadyMachine::start(command, memory, &self.facts, "booted")?;
+        let mut ready = self.ready(command, memory, "booted")?;
         ready.boot(limits)?;
         Ok(ready)
+    }
+
+    fn ready(&self, command: Command, memory: Arc<File>, how: &str) -> Result<ReadyMachine, Error> {
+        ReadyMachine::start(command, memory, self.platform.emulator, &self.facts, how)
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -244,8 +252,7 @@ impl SimMachine {
             ))
             .words(qemu::COUNTING)
             .words(self.processor)
-            .words(&qemu::console("e9", "/proc/self/fd/1"))
-            .words("-serial file:/proc/self/fd/3");
+            .words(&consoles(self.platform));
         let mut command = self.loaded.load_into(command, &self.initramfs);
         let number = command.pass_file(Arc::clone(memory));
         let mut command = command
@@ -259,5 +266,16 @@ impl SimMachine {
             .arg("-fw_cfg")
             .arg(format!("name={JOB_FILE},file=/proc/self/fd/{number}"));
         Ok(with_plugin(command, plugin))
+    }
+}
+
+/// Returns the options of the devices that records, and messages of the kernel, are sent through.
+fn consoles(platform: &Platform) -> String {
+    const MESSAGES: &str = "/proc/self/fd/3";
+    const RECORDS: &str = "/proc/self/fd/1";
+    if platform.has_ports {
+        format!("{} -serial file:{MESSAGES}", qemu::console("e9", RECORDS))
+    } else {
+        format!("-serial file:{RECORDS} -chardev file,id=messages,path={MESSAGES} -device pci-serial,chardev=messages")
     }
 }

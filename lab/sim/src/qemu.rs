@@ -1,6 +1,7 @@
 //! QEMU: its version, and the machines it creates for the image and for Linux, the same in all environments.
 
 use crate::closure;
+use crate::platform::{Platform, AMD};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use trapline_model::{GuestConfig, Halt};
 const OLDEST: (u32, u32) = (6, 2);
 
 /// Command that installs QEMU.
-pub const REMEDY: &str = "sudo apt-get install --no-install-recommends qemu-system-x86";
+pub const REMEDY: &str = AMD.remedy;
 
 /// A QEMU of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,19 +30,18 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// Returns the QEMU at `program`, or in `$PATH`.
+    /// Returns the QEMU of a machine at `program`, or in `$PATH`.
     ///
     /// # Errors
     /// It is missing, does not start, or is too old.
-    pub fn find(program: Option<&Path>) -> Result<Self, Error> {
-        let program = match program {
-            Some(program) => program.to_owned(),
-            None => find_program("qemu-system-x86_64")
-                .ok_or_else(|| Error::missing("there is no qemu-system-x86_64 in $PATH", REMEDY))?,
-        };
+    pub fn find(program: Option<PathBuf>, platform: &Platform) -> Result<Self, Error> {
+        let missing = |what: String| Error::missing(what, platform.remedy);
+        let name = platform.program;
+        let program = program.or_else(|| find_program(name));
+        let program = program.ok_or_else(|| missing(format!("there is no {name} in $PATH")))?;
         let output = Probe::new(&program, &["--version"]).output()?;
         let version = version_in(&output.stdout)
-            .map_err(|reason| Error::missing(format!("{}: {reason}", program.display()), REMEDY))?;
+            .map_err(|reason| missing(format!("{}: {reason}", program.display())))?;
         Ok(Self { program, version })
     }
 
@@ -81,12 +81,21 @@ impl Qemu {
 
     /// Returns its version, and the hashes of its program and of its libraries with the firmware of a machine.
     pub fn facts(&self, machine: QemuMachine) -> Facts {
+        self.facts_with(self.firmware(machine).unwrap_or_default())
+    }
+
+    /// Returns its version, and the hashes of its program and of its libraries.
+    pub fn program_facts(&self) -> Facts {
+        self.facts_with(Vec::new())
+    }
+
+    fn facts_with(&self, firmware: Vec<PathBuf>) -> Facts {
         let mut facts = Facts::from([("qemu".to_owned(), self.version.clone())]);
         if let Ok(hash) = sha256_of_file(&self.program) {
             facts.insert("qemu-sha256".to_owned(), hash);
         }
         let mut files = closure::needed(&self.program);
-        files.extend(self.firmware(machine).unwrap_or_default());
+        files.extend(firmware);
         let hash = sha256_of_files(files.iter().map(PathBuf::as_path));
         facts.extend(hash.map(|hash| ("qemu-files-sha256".to_owned(), hash)));
         facts
@@ -320,10 +329,10 @@ mod tests {
 
     #[test]
     fn missing_program_and_other_programs_are_rejected() {
-        let missing = Qemu::find(Some(Path::new("/nonexistent/qemu"))).unwrap_err();
+        let missing = Qemu::find(Some("/nonexistent/qemu".into()), &AMD).unwrap_err();
         expect!["cannot start /nonexistent/qemu: No such file or directory (os error 2)"]
             .assert_eq(&missing.to_string());
-        let other = Qemu::find(Some(Path::new("/bin/true"))).unwrap_err();
+        let other = Qemu::find(Some("/bin/true".into()), &AMD).unwrap_err();
         assert_eq!(other.remedy(), Some(REMEDY));
     }
 }

@@ -20,6 +20,7 @@ pub struct ReadyMachine {
     pub facts: Facts,
     running: Process,
     monitor: Monitor,
+    emulator: Emulator,
     /// Its memory; of a restored machine the snapshot, at the start of the migration stream.
     memory: Arc<File>,
 }
@@ -32,6 +33,7 @@ impl ReadyMachine {
     pub(crate) fn start(
         mut command: Command,
         memory: Arc<File>,
+        emulator: Emulator,
         facts: &Facts,
         start: &str,
     ) -> Result<Self, Error> {
@@ -47,6 +49,7 @@ impl ReadyMachine {
         Ok(Self {
             running,
             monitor,
+            emulator,
             memory,
             facts,
         })
@@ -75,7 +78,7 @@ impl ReadyMachine {
         programs: I,
         limits: &Limits,
     ) -> (I, String, Result<(), Error>) {
-        let mut output = MachineOutput::new(Emulator::QEMU, programs);
+        let mut output = MachineOutput::new(self.emulator, programs);
         let exited = self.running.wait(&mut output, limits);
         output.finish(exited)
     }
@@ -90,7 +93,7 @@ impl ReadyMachine {
     /// # Errors
     /// It ends before.
     pub(crate) fn boot(&mut self, limits: &Limits) -> Result<(), Error> {
-        let mut output = MachineOutput::new(Emulator::QEMU, NoPrograms);
+        let mut output = MachineOutput::new(self.emulator, NoPrograms);
         let greeted = self.monitor.greet(limits);
         let exited = match greeted.and_then(|()| self.monitor.go(limits)) {
             Ok(()) => self

@@ -3,45 +3,31 @@
 use crate::initramfs::{add_program, Archive};
 use crate::lengths;
 use crate::module::Module;
+use crate::platform::Platform;
 use crate::script::Script;
 use crate::settings::Settings;
 use crate::{AGENT, SYMBOLS};
-use trapline_host::{Error, Part};
+use trapline_host::Error;
 
 /// File that contains the clock source in use.
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Clock source that Linux uses in the end, for which its init waits: in the first second Linux calibrates
-/// its clock, and its timers have the resolution of a tick.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClockSource {
-    /// The time stamp counter, on a machine.
-    Tsc,
-    /// The clock that KVM offers to guests.
-    Kvm,
-}
-
-impl ClockSource {
-    /// Name in Linux.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Tsc => "tsc",
-            Self::Kvm => "kvm-clock",
-        }
-    }
-}
+/// The clock that KVM offers to guests as the source of Linux's clock.
+pub const KVM_CLOCK: &str = "kvm-clock";
 
 /// Adds files to a machine, and commands to the script that makes it ready.
 pub type Fill<'a> = &'a mut dyn FnMut(&mut Archive, &mut Script) -> Result<(), Error>;
 
-/// Returns the initramfs of a machine, or of a guest that hosts guests, with `modules` and the files of
-/// `fill`.
+/// Returns the initramfs of a machine, or of a guest on one that hosts guests, with `modules` and the files of
+/// `fill`. Its init waits for the clock source that Linux uses in the end, that of the machine or `clock`: in the first second
+/// Linux calibrates its clock, and its timers have the resolution of a tick.
 ///
 /// # Errors
 /// A file cannot be read.
 pub fn archive(
     settings: &Settings,
-    clock: ClockSource,
+    platform: &Platform,
+    clock: Option<&str>,
     modules: &[Module],
     fill: Fill<'_>,
 ) -> Result<Archive, Error> {
@@ -50,9 +36,10 @@ pub fn archive(
     for directory in ["dev", "proc", "sys", "tmp"] {
         archive.directory(directory);
     }
-    add_program(&mut archive, AGENT, &settings.parts.get(Part::Agent)?)?;
-    add_program(&mut archive, SYMBOLS, &settings.parts.get(Part::Symbols)?)?;
-    script.wait(CLOCKSOURCE, clock.name());
+    for (place, part) in [AGENT, SYMBOLS].into_iter().zip(platform.parts) {
+        add_program(&mut archive, place, &settings.parts.get(part)?)?;
+    }
+    script.wait(CLOCKSOURCE, clock.unwrap_or(platform.clock_source));
     for module in modules {
         let path = format!("/trapline/{}.ko", module.name);
         script.module(&path, module.options);

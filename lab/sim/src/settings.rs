@@ -1,5 +1,6 @@
 //! Locations of everything that environments use.
 
+use crate::platform::{Platform, AMD};
 use crate::plugin::Plugin;
 use crate::qemu::Qemu;
 use crate::trace::Trace;
@@ -137,7 +138,19 @@ impl Settings {
     /// # Errors
     /// It is missing or too old.
     pub fn qemu(&self) -> Result<Qemu, Error> {
-        Qemu::find(self.qemu.as_deref())
+        self.qemu_of(&AMD)
+    }
+
+    /// Returns the QEMU of a machine: that of these settings, or the one for its processor beside that.
+    ///
+    /// # Errors
+    /// It is missing or too old.
+    pub fn qemu_of(&self, platform: &Platform) -> Result<Qemu, Error> {
+        let given = self.qemu.as_ref().map(|given| match platform.program {
+            program if program == AMD.program => given.clone(),
+            program => given.with_file_name(program),
+        });
+        Qemu::find(given, platform)
     }
 
     /// Returns the plugin of these parts after a test load, see [`Plugin::load`].

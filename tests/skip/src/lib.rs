@@ -31,6 +31,7 @@ const ACCEPTED: &[(&str, Check)] = &[
     ("ovs", || {
         !candidate("librte-mempool-ring23").starts_with(char::is_numeric)
     }),
+    ("-arm64", || lacks("apt-get")),
     ("no package", || lacks("apt-get")),
     ("no kernel package", || lacks("apt-get")),
     ("no Xen package", || lacks("apt-get")),
@@ -98,6 +99,7 @@ const OF_HARDWARE: [&str; 4] = [
 /// Reasons that `make setup-tests` removes. Accepted unless `$TRAPLINE_TEST_PACKAGES` is `required`, as in CI, which runs every
 /// test that a package is enough for.
 const INSTALLABLE: &[(&str, Check)] = &[
+    ("qemu-system-aarch64", || lacks("qemu-system-aarch64")),
     ("QEMU", || !has_qemu()),
     ("qemu", || !has_qemu()),
     ("Bochs", || lacks("bochs-bin") && lacks("bochs")),

@@ -2,6 +2,7 @@
 //!
 //! One test program: it is linked once, and its tests share stored runs and both CPUs.
 
+mod arm64;
 mod between_guests;
 mod bisect;
 mod block;

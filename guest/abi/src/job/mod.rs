@@ -12,6 +12,7 @@ pub use disk::Disk;
 pub use wake::WakePolicy;
 pub use words::{Console, Fault, Isolation, Shutdown, Transport, WaitMode, Zeroing};
 
+use crate::arch::InstructionSet;
 use crate::operation::{Op, OpSet};
 use crate::workload::Workload;
 use core::fmt;
@@ -236,12 +237,17 @@ fn flag(value: &str) -> Option<bool> {
     }
 }
 
-/// Parses `basic,exits/port-out`; `none` is the empty set.
+/// Parses `basic,exits/port-out`; `none` is the empty set. A workload is that of the instruction set of the parsing program,
+/// the guest.
 fn parse_selection(text: &str) -> Option<OpSet> {
     if text == "none" {
         return Some(OpSet::EMPTY);
     }
-    text.split(',').map(operations_named).collect()
+    let named = |name| match Workload::from_name(name) {
+        Some(workload) => Some(workload.set_on(InstructionSet::NATIVE)),
+        None => operations_named(name),
+    };
+    text.split(',').map(named).collect()
 }
 
 /// Returns the operations of the workload `name`, or the operation `workload/name`.
@@ -362,7 +368,8 @@ fn write_selection(set: OpSet, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut separator = "";
     for workload in Workload::ALL {
         let all = workload.set();
-        if all.is_subset(set) {
+        let is_whole = |on: &InstructionSet| set & all == workload.set_on(*on);
+        if set.intersects(all) && InstructionSet::ALL.iter().any(is_whole) {
             write!(f, "{separator}{}", workload.name())?;
             separator = ",";
             continue;

@@ -8,7 +8,7 @@
 use super::exec_trace;
 use super::guest::{start, Guest, RELAY_INTERVAL};
 use super::script::{Launch, VmmKind};
-use crate::port::Port;
+use crate::devices::Devices;
 use crate::sys::{mount, wait_readable};
 use std::ffi::OsString;
 use std::fs::File;
@@ -27,7 +27,7 @@ const MAX_BUFFERED: usize = 64 << 10;
 pub fn run(
     launch: &Launch<'_>,
     variables: &[(String, OsString)],
-    port: &mut Port,
+    devices: &mut Devices,
 ) -> io::Result<()> {
     mount_standard_filesystems()?;
     let has_wrapper = launch.kind == VmmKind::CustomBehindWrapper;
@@ -47,22 +47,22 @@ pub fn run(
         has_wrapper,
         scanner: RecordScanner::default(),
     };
-    let has_started = vmm.wait_for_first_record(port)?;
+    let has_started = vmm.wait_for_first_record(devices)?;
     let counts = has_started.then(|| vmm.guest.counts(launch, |_| true));
     if has_wrapper {
         let exec = exec_trace::vmm_exec();
         exec.into_iter().for_each(|exec| vmm.guest.begin_at(exec));
     }
-    vmm.relay(port)?;
+    vmm.relay(devices)?;
     if let Some(counts) = counts {
-        vmm.guest.send_counts(&counts, port);
-        vmm.wait_for_end(launch.seconds, port)?;
+        vmm.guest.send_counts(&counts, devices);
+        vmm.wait_for_end(launch.seconds, devices)?;
     }
     vmm.guest.started.kill_group();
     let ended = vmm.guest.started.reap()?;
     let at = stamp!(Reaped);
-    vmm.relay(port)?;
-    port.send(&vmm.guest.reaped(&ended), at);
+    vmm.relay(devices)?;
+    devices.send(&vmm.guest.reaped(&ended), at);
     Ok(())
 }
 
@@ -86,7 +86,7 @@ struct CustomVmm {
 
 impl CustomVmm {
     /// Waits for the first record. Returns false if the VMM exited or there was none in time.
-    fn wait_for_first_record(&mut self, port: &mut Port) -> io::Result<bool> {
+    fn wait_for_first_record(&mut self, devices: &mut Devices) -> io::Result<bool> {
         let deadline = Instant::now() + Duration::from_secs(FIRST_RECORD_SECONDS);
         while !self.scanner.has_record && Instant::now() < deadline {
             let (ended, console) = (self.guest.started.pidfd.as_fd(), self.guest.console());
@@ -98,7 +98,7 @@ impl CustomVmm {
             self.scanner.read(console)?;
             let is_idle = !news && !self.has_wrapper;
             if is_idle || self.scanner.buffered.len() > MAX_BUFFERED {
-                self.relay(port)?;
+                self.relay(devices)?;
             }
             if is_over {
                 break;
@@ -109,7 +109,7 @@ impl CustomVmm {
     }
 
     /// Waits until the VMM exits, for at most `seconds`, or one interval after the last record.
-    fn wait_for_end(&mut self, seconds: u32, port: &mut Port) -> io::Result<()> {
+    fn wait_for_end(&mut self, seconds: u32, devices: &mut Devices) -> io::Result<()> {
         for _ in 0..seconds {
             let is_done = self.scanner.done;
             if self.scanner.starts > 1 {
@@ -119,20 +119,20 @@ impl CustomVmm {
             if over || is_done {
                 break;
             }
-            self.relay(port)?;
+            self.relay(devices)?;
         }
         Ok(())
     }
 
     /// Relays the output so far.
-    fn relay(&mut self, port: &mut Port) -> io::Result<()> {
-        self.guest.send_start(&mut self.is_start_sent, &[], port);
+    fn relay(&mut self, devices: &mut Devices) -> io::Result<()> {
+        self.guest.send_start(&mut self.is_start_sent, &[], devices);
         loop {
             self.scanner.read(self.guest.console())?;
             let buffered = std::mem::take(&mut self.scanner.buffered);
-            self.guest.relay_console(&buffered, port);
+            self.guest.relay_console(&buffered, devices);
             if buffered.len() <= MAX_BUFFERED {
-                return self.guest.relay_streams(port);
+                return self.guest.relay_streams(devices);
             }
         }
     }

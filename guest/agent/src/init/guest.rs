@@ -6,7 +6,7 @@
 
 use super::background::Background;
 use super::script::{Launch, VmmKind};
-use crate::port::Port;
+use crate::devices::Devices;
 use crate::sys::wait_readable;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -54,7 +54,11 @@ const DOMAIN_HAS_ENDED: &str = "has shut down";
 const CONSOLE: usize = 1;
 
 /// Runs a program until it exits, and sends its records.
-pub fn run(launch: &Launch<'_>, background: &mut Background, port: &mut Port) -> io::Result<()> {
+pub fn run(
+    launch: &Launch<'_>,
+    background: &mut Background,
+    devices: &mut Devices,
+) -> io::Result<()> {
     let guest = start(launch, &[], File::open("/dev/null")?.as_fd())?;
     background.begin(&guest.started)?;
     let counts = match launch.kind {
@@ -63,7 +67,7 @@ pub fn run(launch: &Launch<'_>, background: &mut Background, port: &mut Port) ->
     };
     let report = || background.report();
     guest
-        .finish(&counts, launch.seconds, report, port)
+        .finish(&counts, launch.seconds, report, devices)
         .map(drop)
 }
 
@@ -197,7 +201,7 @@ impl Guest {
         counts: &[Count],
         seconds: u32,
         report_loads: impl FnOnce() -> io::Result<String>,
-        port: &mut Port,
+        devices: &mut Devices,
     ) -> io::Result<bool> {
         let mut started = false;
         let mut over = false;
@@ -206,23 +210,23 @@ impl Guest {
             if over {
                 break;
             }
-            self.send_start(&mut started, counts, port);
-            self.relay_streams(port)?;
+            self.send_start(&mut started, counts, devices);
+            self.relay_streams(devices)?;
         }
         // No effect on a program that has exited.
         self.started.signal(libc::SIGKILL);
         let ended = self.started.reap()?;
         let toolstack_errors = self.finish_toolstack(over)?;
         let at = stamp!(Reaped);
-        self.send_start(&mut started, counts, port);
-        self.relay_streams(port)?;
+        self.send_start(&mut started, counts, devices);
+        self.relay_streams(devices)?;
         for piece in toolstack_errors.as_bytes().chunks(MAX_RELAY) {
-            port.send(&self.relay(Channel::Errors, piece), ticks());
+            devices.send(&self.relay(Channel::Errors, piece), ticks());
         }
         for piece in report_loads()?.as_bytes().chunks(MAX_RELAY) {
-            port.send(&self.relay(Channel::Errors, piece), ticks());
+            devices.send(&self.relay(Channel::Errors, piece), ticks());
         }
-        port.send(&self.reaped(&ended), at);
+        devices.send(&self.reaped(&ended), at);
         Ok(!over)
     }
 
@@ -252,31 +256,31 @@ impl Guest {
         &self.streams[CONSOLE].1
     }
 
-    pub fn send_start(&self, is_sent: &mut bool, counts: &[Count], port: &mut Port) {
+    pub fn send_start(&self, is_sent: &mut bool, counts: &[Count], devices: &mut Devices) {
         if !std::mem::replace(is_sent, true) {
-            port.send(&Record::Launch { child: self.child }, self.exec);
-            self.send_counts(counts, port);
+            devices.send(&Record::Launch { child: self.child }, self.exec);
+            self.send_counts(counts, devices);
         }
     }
 
     /// Sends counts on behalf of the VMM.
-    pub fn send_counts(&self, counts: &[Count], port: &mut Port) {
+    pub fn send_counts(&self, counts: &[Count], devices: &mut Devices) {
         for &(counter, value) in counts {
             let mut frame = [0; MAX_FRAME];
             if let Ok(length) = encode(&Record::Count { counter, value }, ticks(), &mut frame) {
-                port.send(&self.relay(Channel::Events, &frame[..length]), ticks());
+                devices.send(&self.relay(Channel::Events, &frame[..length]), ticks());
             }
         }
     }
 
-    pub fn relay_streams(&mut self, port: &mut Port) -> io::Result<()> {
+    pub fn relay_streams(&mut self, devices: &mut Devices) -> io::Result<()> {
         let mut piece = [0; MAX_RELAY];
         for stream in 0..self.streams.len() {
             let channel = self.streams[stream].0;
             loop {
                 match self.streams[stream].1.read(&mut piece) {
                     Ok(0) => break,
-                    Ok(length) => port.send(&self.relay(channel, &piece[..length]), ticks()),
+                    Ok(length) => devices.send(&self.relay(channel, &piece[..length]), ticks()),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => return Err(error),
                 }
@@ -286,9 +290,9 @@ impl Guest {
     }
 
     /// Sends output of the guest that was read before.
-    pub fn relay_console(&self, bytes: &[u8], port: &mut Port) {
+    pub fn relay_console(&self, bytes: &[u8], devices: &mut Devices) {
         for piece in bytes.chunks(MAX_RELAY) {
-            port.send(&self.relay(Channel::Console, piece), ticks());
+            devices.send(&self.relay(Channel::Console, piece), ticks());
         }
     }
 

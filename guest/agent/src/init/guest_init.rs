@@ -1,12 +1,12 @@
 //! Process 1 of a Linux guest, the only process.
 //!
-//! The job is part of the kernel's command line. Records are sent through the console port, or the
+//! The job is part of the kernel's command line. Records are sent through the console devices, or the
 //! serial line of a machine without ports. Then the machine ends.
 
 use super::line::Line;
 use super::script;
+use crate::devices::Devices;
 use crate::drivers::mount_devices;
-use crate::port::Port;
 use crate::{build, isolation, linux, peer};
 use std::fs;
 use std::io;
@@ -91,7 +91,7 @@ pub fn run(task: &JobTask, main: u64) -> ! {
         );
     }
     match (task.job.build, console) {
-        // User-mode Linux has no machine; of other VMMs its kernel has the serial port.
+        // User-mode Linux has no machine; of other VMMs its kernel has the serial devices.
         (0, Console::Serial) => linux::run(&task.job, main, sink),
         (0, _) => linux::run_as_init(&task.job, main, sink),
         (jobs, _) => {
@@ -112,7 +112,7 @@ fn missing_cpus(wanted: usize) -> Option<String> {
 
 /// Console for records, which also ends the machine.
 enum Output {
-    Port(Port),
+    Devices(Devices),
     Line(Line),
 }
 
@@ -120,13 +120,13 @@ impl Output {
     fn open(console: Console) -> io::Result<Self> {
         match console {
             Console::Serial => Line::open().map(Self::Line),
-            _ => Port::open().map(Self::Port),
+            _ => Devices::open().map(Self::Devices),
         }
     }
 
     fn write(&mut self, bytes: &[u8]) {
         match self {
-            Self::Port(port) => port.write(bytes),
+            Self::Devices(devices) => devices.write(bytes),
             Self::Line(line) => line.write(bytes),
         }
     }
@@ -142,7 +142,7 @@ impl Output {
 
     fn end(&mut self, code: u32, shutdown: Shutdown) -> ! {
         match self {
-            Self::Port(port) => port.end(code),
+            Self::Devices(devices) => devices.end(code),
             Self::Line(line) => line.end(shutdown),
         }
     }

@@ -5,7 +5,7 @@
 //! for one job, which is in its initramfs. Zeros follow the job, so that its first launch is the same work
 //! whatever follows it (trapline-sim, `Script::padded`).
 
-use crate::port::Port;
+use crate::devices::Devices;
 use std::fs;
 use std::io;
 use trapline_abi::platform::JOB_FILE;
@@ -23,8 +23,8 @@ const MAX_LENGTH: usize = 1 << 20;
 const FILE: &str = "/trapline/job";
 
 /// Reads the job with the zeros after it.
-pub fn read(port: &mut Port) -> io::Result<String> {
-    let Some((item, length)) = find(port) else {
+pub fn read(devices: &mut Devices) -> io::Result<String> {
+    let Some((item, length)) = find(devices) else {
         return fs::read_to_string(FILE).map_err(|error| {
             io::Error::other(format!(
                 "the machine has no file {JOB_FILE}; {FILE}: {error}"
@@ -35,16 +35,16 @@ pub fn read(port: &mut Port) -> io::Result<String> {
         return Err(io::Error::other(format!("{JOB_FILE} has {length} bytes")));
     }
     let mut text = vec![0; length];
-    port.select(item);
-    port.read(&mut text);
+    devices.select(item);
+    devices.read(&mut text);
     String::from_utf8(text).map_err(io::Error::other)
 }
 
 /// Returns the item and the length of the job file.
-fn find(port: &mut Port) -> Option<(u16, usize)> {
+fn find(devices: &mut Devices) -> Option<(u16, usize)> {
     let mut count = [0; 4];
-    port.select(DIRECTORY);
-    port.read(&mut count);
+    devices.select(DIRECTORY);
+    devices.read(&mut count);
     // All ones: no device.
     let count = match u32::from_be_bytes(count) {
         u32::MAX => 0,
@@ -52,7 +52,7 @@ fn find(port: &mut Port) -> Option<(u16, usize)> {
     };
     (0..count).find_map(|_| {
         let mut entry = [0; ENTRY];
-        port.read(&mut entry);
+        devices.read(&mut entry);
         parse_entry(&entry)
     })
 }

@@ -3,7 +3,7 @@
 //! On a simulated machine the lab boots a distribution's kernel with an initramfs that contains this
 //! program, a [`script`] that sets up the machine, and the programs to run. Then the machine pauses,
 //! and may be saved; after that a second script, the [`job`], is executed. Records are sent through
-//! a [`port`] of the machine, without terminals, interrupts or driver buffers, so that two runs send
+//! a device of the machine, without terminals, interrupts or driver buffers, so that two runs send
 //! the same bytes. During measurements this program sleeps, see [`guest`].
 
 mod background;
@@ -23,8 +23,9 @@ mod script;
 mod together;
 mod xen;
 
+use crate::arch::announcement;
+use crate::devices::Devices;
 use crate::linux::HELLO;
-use crate::port::Port;
 use crate::sys::{insert_module, mount};
 use background::Background;
 use script::{Launch, Step, VmmKind};
@@ -49,16 +50,16 @@ pub fn main(main: u64) -> ! {
     if let Ok(Some(guest_init::Task::Job(task))) = task {
         guest_init::run(&task, main)
     }
-    let port = match Port::open() {
-        Ok(port) => port,
+    let devices = match Devices::open() {
+        Ok(devices) => devices,
         // Without the port the only message is that of the kernel when its init exits.
         Err(error) => panic!("no access to the machine's ports: {error}"),
     };
     std::panic::set_hook(Box::new(|info| send_panic(&info.to_string())));
     run_device_tests();
     match task {
-        Ok(Some(guest_init::Task::Script(job))) => run_scripts(port, Some(job)),
-        Ok(_) => run_scripts(port, None),
+        Ok(Some(guest_init::Task::Script(job))) => run_scripts(devices, Some(job)),
+        Ok(_) => run_scripts(devices, None),
         Err(error) => send_panic(&format!("/proc: {error}")),
     }
 }
@@ -69,7 +70,7 @@ fn run_device_tests() {
     let tested = tested.and_then(|tested| Ok(tested || cycles::supervise()?));
     let logged = tested.and_then(|tested| {
         if tested {
-            Port::opened().end(trapline_abi::platform::EXIT_DONE)
+            Devices::opened().end(trapline_abi::platform::EXIT_DONE)
         } else {
             log::test()
         }
@@ -93,12 +94,12 @@ fn power_off() -> ! {
 }
 
 /// Runs the scripts of a simulated machine, or of a guest that was given its job.
-fn run_scripts(mut port: Port, job: Option<String>) -> ! {
-    port.send(&HELLO, ticks());
-    match run_both_scripts(&mut port, job) {
+fn run_scripts(mut devices: Devices, job: Option<String>) -> ! {
+    devices.send(&HELLO, ticks());
+    match run_both_scripts(&mut devices, job) {
         Ok(()) => {
-            port.send(&Record::Done, ticks());
-            port.end(trapline_abi::platform::EXIT_DONE)
+            devices.send(&Record::Done, ticks());
+            devices.end(trapline_abi::platform::EXIT_DONE)
         }
         Err(message) => send_panic(&message),
     }
@@ -106,41 +107,41 @@ fn run_scripts(mut port: Port, job: Option<String>) -> ! {
 
 /// Sends a panic record and ends the machine.
 fn send_panic(message: &str) -> ! {
-    let mut port = Port::opened();
+    let mut devices = Devices::opened();
     let message = trapline_abi::frame::truncate(message);
-    port.send(&Record::Panic { message }, ticks());
-    port.end(trapline_abi::platform::EXIT_PANIC)
+    devices.send(&Record::Panic { message }, ticks());
+    devices.end(trapline_abi::platform::EXIT_PANIC)
 }
 
 /// Without a given job, the machine pauses before it reads its job.
-fn run_both_scripts(port: &mut Port, job: Option<String>) -> Result<(), Message> {
+fn run_both_scripts(devices: &mut Devices, job: Option<String>) -> Result<(), Message> {
     mount_all()?;
     let setup = fs::read_to_string(SETUP);
     let setup = setup.map_err(|error| format!("{SETUP}: {error}"))?;
-    let lengths = run_script(SETUP, &setup, port)?;
+    let lengths = run_script(SETUP, &setup, devices)?;
     let job = match job {
         Some(job) => job,
         None => {
-            quiesce::across(|| port.pause());
-            job::read(port).map_err(|error| format!("job: {error}"))?
+            quiesce::across(|| devices.pause());
+            job::read(devices).map_err(|error| format!("job: {error}"))?
         }
     };
     // The instrumentation is that of this start, which may be restored from a snapshot.
     for address in &lengths {
-        let announced = lengths::announce(*address);
+        let announced = announcement::announce(*address);
         announced.map_err(|error| format!("announcement of an address: {error}"))?;
     }
-    run_script("job", &job, port).map(drop)
+    run_script("job", &job, devices).map(drop)
 }
 
 /// Runs a script, which zeros may follow. Returns the addresses to announce before the job.
-fn run_script(name: &str, script: &str, port: &mut Port) -> Result<Vec<u64>, Message> {
+fn run_script(name: &str, script: &str, devices: &mut Devices) -> Result<Vec<u64>, Message> {
     let mut programs = Programs::default();
     let lines = script.lines().take_while(|line| !line.starts_with('\0'));
     for (line, number) in lines.zip(1..) {
         let at_line = |message| format!("{name}, line {number}: {message}");
         let step = script::parse(line).map_err(at_line)?;
-        execute(step, &mut programs, port).map_err(at_line)?;
+        execute(step, &mut programs, devices).map_err(at_line)?;
     }
     Ok(programs.lengths)
 }
@@ -162,7 +163,7 @@ struct Programs<'a> {
 fn execute<'a>(
     step: Step<'a>,
     programs: &mut Programs<'a>,
-    port: &mut Port,
+    devices: &mut Devices,
 ) -> Result<(), Message> {
     match step {
         Step::Module { path, options } => {
@@ -212,7 +213,7 @@ fn execute<'a>(
         }
         Step::Launch(launch) => {
             let program = launch.program;
-            let launched = programs.launch(launch, port);
+            let launched = programs.launch(launch, devices);
             launched.map_err(|error| format!("{program}: {error}"))
         }
     }
@@ -220,9 +221,9 @@ fn execute<'a>(
 
 impl<'a> Programs<'a> {
     /// Runs a program, or all that start at the same moment if it is the last of them.
-    fn launch(&mut self, launch: Launch<'a>, port: &mut Port) -> io::Result<()> {
+    fn launch(&mut self, launch: Launch<'a>, devices: &mut Devices) -> io::Result<()> {
         if self.together <= 1 {
-            return self.launch_alone(&launch, port);
+            return self.launch_alone(&launch, devices);
         }
         self.launches.push(launch);
         if self.launches.len() < self.together {
@@ -230,18 +231,18 @@ impl<'a> Programs<'a> {
         }
         self.together = 0;
         let launches = std::mem::take(&mut self.launches);
-        together::run(&launches, &self.variables, port)
+        together::run(&launches, &self.variables, devices)
     }
 
-    fn launch_alone(&mut self, launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
+    fn launch_alone(&mut self, launch: &Launch<'_>, devices: &mut Devices) -> io::Result<()> {
         match launch.kind {
             VmmKind::Custom | VmmKind::CustomBehindWrapper => {
-                custom_vmm::run(launch, &self.variables, port)
+                custom_vmm::run(launch, &self.variables, devices)
             }
-            VmmKind::Xen | VmmKind::XenConsole => xen::run(launch, port),
-            VmmKind::XenVmm => xen::run_vmm(launch, port),
+            VmmKind::Xen | VmmKind::XenConsole => xen::run(launch, devices),
+            VmmKind::XenVmm => xen::run_vmm(launch, devices),
             VmmKind::Trapline | VmmKind::OffsetFromKernel => {
-                guest::run(launch, &mut self.background, port)
+                guest::run(launch, &mut self.background, devices)
             }
         }
     }

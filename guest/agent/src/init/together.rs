@@ -8,7 +8,7 @@
 use super::custom_vmm::{mount_standard_filesystems, RecordScanner};
 use super::guest::{start, Count, Guest, RELAY_INTERVAL};
 use super::script::{Launch, VmmKind};
-use crate::port::Port;
+use crate::devices::Devices;
 use crate::sys::{readable, wait_readable};
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,7 +23,7 @@ use trapline_spawn::Ended;
 pub fn run(
     launches: &[Launch<'_>],
     variables: &[(String, OsString)],
-    port: &mut Port,
+    devices: &mut Devices,
 ) -> io::Result<()> {
     mount_standard_filesystems()?;
     sched::set(0, SchedPolicy::Fifo(1))?;
@@ -46,7 +46,7 @@ pub fn run(
     while started.iter().any(|one| one.end.is_none()) {
         attend_those_with_news(&mut started, deadline)?;
     }
-    started.into_iter().try_for_each(|one| one.send(port))
+    started.into_iter().try_for_each(|one| one.send(devices))
 }
 
 /// Waits for one interval until something has happened to any of them, and attends to those, or without news to all.
@@ -143,13 +143,13 @@ impl<'a> OneOfSeveral<'a> {
         Ok(())
     }
 
-    fn send(mut self, port: &mut Port) -> io::Result<()> {
+    fn send(mut self, devices: &mut Devices) -> io::Result<()> {
         let counts = self.counts.unwrap_or_default();
-        self.guest.send_start(&mut false, &counts, port);
-        self.guest.relay_console(&self.scanner.buffered, port);
-        self.guest.relay_streams(port)?;
+        self.guest.send_start(&mut false, &counts, devices);
+        self.guest.relay_console(&self.scanner.buffered, devices);
+        self.guest.relay_streams(devices)?;
         if let Some((ended, at)) = self.end {
-            port.send(&self.guest.reaped(&ended), at);
+            devices.send(&self.guest.reaped(&ended), at);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 use super::guest::{self, Toolstack};
 use super::script::Launch;
 use super::Message;
-use crate::port::Port;
+use crate::devices::Devices;
 use crate::sys::{mount, wait_readable, zero_or_error};
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -178,7 +178,7 @@ fn terminal() -> io::Result<Option<PathBuf>> {
 
 /// Runs the toolstack until its domain ends, and sends the records of both. Destroys a domain that
 /// still exists afterwards.
-pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
+pub fn run(launch: &Launch<'_>, devices: &mut Devices) -> io::Result<()> {
     let console = console()?;
     guest::configure_pipe(&console)?;
     let guest = guest::start(launch, &[], File::open("/dev/null")?.as_fd())?;
@@ -189,7 +189,7 @@ pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
     let killed =
         guest
             .with_console(console)
-            .finish(&[], launch.seconds, || Ok(String::new()), port)?;
+            .finish(&[], launch.seconds, || Ok(String::new()), devices)?;
     if killed {
         execute(launch.program, &["destroy", DOMAIN]).map_err(io::Error::other)?;
     }
@@ -198,7 +198,7 @@ pub fn run(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
 
 /// Runs the toolstack, which creates a domain that is paused, and a VMM that unpauses and serves it, until both end.
 /// Sends the records of the VMM.
-pub fn run_vmm(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
+pub fn run_vmm(launch: &Launch<'_>, devices: &mut Devices) -> io::Result<()> {
     let (arguments, mut vmm) = launch.split_vmm().ok_or(io::ErrorKind::InvalidInput)?;
     // The log of the domain's console can be written only while it has a reader.
     let _console = console()?;
@@ -209,7 +209,7 @@ pub fn run_vmm(launch: &Launch<'_>, port: &mut Port) -> io::Result<()> {
     let guest = guest.with_toolstack(toolstack);
     let seconds = launch.seconds;
     guest
-        .finish(&[], seconds, || Ok(String::new()), port)
+        .finish(&[], seconds, || Ok(String::new()), devices)
         .map(drop)
 }
 

@@ -1,6 +1,7 @@
 //! Forked children. A lock may be held by a thread that a child does not have, so children only make
 //! system calls and exit.
 
+use crate::arch::fork::fork;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
@@ -52,17 +53,6 @@ impl Drop for Child {
         drop(self.to.take());
         wait(self.pid);
     }
-}
-
-/// Forks. Returns 0 in the child.
-///
-/// # Safety
-/// The child has only this thread, so it must not lock or allocate.
-#[inline(always)]
-pub unsafe fn fork() -> Option<libc::pid_t> {
-    // SAFETY: no arguments; the child behaves by contract. Not libc's fork, which runs handlers.
-    let child = unsafe { libc::syscall(libc::SYS_fork) };
-    (child >= 0).then_some(child as libc::pid_t)
 }
 
 /// Exits without exit handlers.

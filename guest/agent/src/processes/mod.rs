@@ -7,8 +7,9 @@ mod child;
 pub mod program;
 mod step;
 
+use crate::arch::fork::fork;
 use crate::cpu::{affinity, pin_to_current_cpu, set_affinity};
-use child::{exit, fork, get, put, wait, Child};
+use child::{exit, get, put, wait, Child};
 use program::Executable;
 use std::fs::File;
 use std::os::fd::AsRawFd;

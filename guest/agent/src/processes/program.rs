@@ -1,6 +1,7 @@
 //! Programs of operations `exec` and `make`. They are memory files, executed by their descriptors, so that no disk or
 //! path lookup is measured.
 
+use crate::arch::program::{call_step_program, exit_program, MACHINE};
 use std::arch::global_asm;
 use std::ffi::CStr;
 use std::fs::File;
@@ -10,7 +11,7 @@ use std::ptr;
 use std::slice;
 use trapline_abi::platform::PROGRAM_PAGES;
 use trapline_workloads::script::{NUMBER_BYTES, WORDS};
-use trapline_workloads::{step_program, Reason};
+use trapline_workloads::Reason;
 
 /// Numbers of the pipes that the program of a step reads from and writes to. Smaller than 64, above which a kernel
 /// allocates larger tables for all processes.
@@ -29,7 +30,7 @@ macro_rules! executable {
             concat!(stringify!($start), ":"),
             ".byte 0x7f, 0x45, 0x4c, 0x46, 2, 1, 1, 0",
             ".quad 0",
-            ".short 2, 62",
+            ".short 2, {MACHINE}",
             ".long 1",
             concat!(".quad {BASE} + 20f - ", stringify!($start), ", 64, 0"),
             ".long 0",
@@ -45,6 +46,7 @@ macro_rules! executable {
             concat!(stringify!($end), ":"),
             ".popsection",
             BASE = const BASE,
+            MACHINE = const MACHINE,
             EXIT = const libc::SYS_exit,
             $($constants)*
         );
@@ -63,22 +65,17 @@ macro_rules! executable {
 }
 
 executable!(
-    /// Returns the program of operation `exec`: four instructions, which exit with the first byte of the first argument.
+    /// Returns the program of operation `exec`, which exits with the first byte of the first argument.
     exit,
     trapline_child..trapline_child_end,
-    concat!(
-        "mov rax, [rsp + 16]\n",
-        "movzx edi, byte ptr [rax]\n",
-        "mov eax, {EXIT}\n",
-        "syscall\n",
-    ),
+    exit_program!(),
 );
 
 executable!(
     /// Returns the program of a step of operation `make` ([`trapline_workloads::script`]).
     step,
     trapline_step..trapline_step_end,
-    step_program!("rax", "rdi", "rsi", "rdx", "syscall"),
+    call_step_program!(),
     ARGUMENT = const 16,
     READ = const libc::SYS_read,
     WRITE = const libc::SYS_write,

@@ -1,7 +1,8 @@
 //! A step of the script of operation `make`: a child that executes a program with pipes to and from this process.
 
-use super::child::{exit, fork, get_bytes, put_bytes, wait};
+use super::child::{exit, get_bytes, put_bytes, wait};
 use super::program::{self, Executable, INPUT, OUTPUT};
+use crate::arch::fork::fork;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use trapline_workloads::Reason;

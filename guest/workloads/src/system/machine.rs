@@ -33,11 +33,13 @@ pub trait Machine {
     /// The reason why not.
     fn supports(&self, op: Op) -> Result<(), Reason>;
 
-    /// Writes a byte to a port.
-    fn port_out(&mut self, port: u16, value: u8);
+    /// Writes a byte to a port, if the instruction set has them.
+    fn port_out(&mut self, _port: u16, _value: u8) {}
 
-    /// Reads a byte from a port.
-    fn port_in(&mut self, port: u16) -> u8;
+    /// Reads a byte from a port, if the instruction set has them.
+    fn port_in(&mut self, _port: u16) -> u8 {
+        0
+    }
 
     /// Returns registers of a virtio device if the machine has no transport at [`trapline_abi::platform::VIRTIO_MMIO`].
     fn device_registers(&mut self) -> Option<DeviceRegisters> {
@@ -104,12 +106,6 @@ pub enum NoMachine {}
 
 impl Machine for NoMachine {
     fn supports(&self, _: Op) -> Result<(), Reason> {
-        match *self {}
-    }
-    fn port_out(&mut self, _: u16, _: u8) {
-        match *self {}
-    }
-    fn port_in(&mut self, _: u16) -> u8 {
         match *self {}
     }
     fn mmio_read(&mut self, _: u64) -> u32 {

@@ -21,7 +21,7 @@ use trapline_sim::listener::{MachineOutput, ProgramObserver};
 use trapline_sim::machine::OWN_MEMORY_MIB as LINUX_MEMORY_MIB;
 use trapline_sim::module;
 use trapline_sim::programs::{Output, Outputs};
-use trapline_sim::root::{archive, ClockSource};
+use trapline_sim::root::archive;
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 
@@ -105,8 +105,14 @@ impl LinuxMachine {
             archive.file(JOB, script.padded());
             Ok(())
         };
-        let initramfs =
-            archive(&self.settings, ClockSource::Tsc, &base.modules, &mut fill)?.bytes();
+        let initramfs = archive(
+            &self.settings,
+            base.platform,
+            None,
+            &base.modules,
+            &mut fill,
+        )?
+        .bytes();
         let hash = hexadecimal(&Sha256::digest(&initramfs));
         let memory_mib = LINUX_MEMORY_MIB + self.guest.memory_mib;
         let mut facts = base.facts;

@@ -73,9 +73,10 @@ pub fn build(
         start: Start::Boot,
         ..settings.clone()
     };
-    let (report, facts) = match environment.clock() {
-        Clock::Wall => on_host(&settings, environment, root, column, limits)?,
-        Clock::Insn | Clock::InsnVmx => on_machine(&settings, environment, root, limits)?,
+    let (report, facts) = if environment.clock().is_exact() {
+        on_machine(&settings, environment, root, limits)?
+    } else {
+        on_host(&settings, environment, root, column, limits)?
     };
     let rate = TscRate::host().ns_per_tick();
     let on_host_clock =

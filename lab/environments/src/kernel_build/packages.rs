@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trapline_host::cache::Kind;
-use trapline_host::package::{self, by_package, KnownPackages};
+use trapline_host::package::{self, by_package, Apt, KnownPackages};
 use trapline_host::{Cache, Error};
 
 /// Prefix of their directory.
@@ -62,7 +62,7 @@ pub fn download(cache: &Cache) -> Result<Option<Download>, Error> {
     }
     let packages = all(&source()?)?;
     let names: Vec<&str> = packages.iter().map(String::as_str).collect();
-    let bytes = package::size(&names, Path::new("/"))?;
+    let bytes = Apt::default().size(&names, Path::new("/"))?;
     Ok(Some(Download {
         packages: packages.len(),
         bytes,

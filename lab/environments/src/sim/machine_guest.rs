@@ -147,16 +147,17 @@ impl Guest for MachineGuest {
     }
 }
 
-/// Returns the simulated machine with `contents` for guests with configuration `guest`.
+/// Returns the simulated machine of a vendor with `contents` for guests with configuration `guest`.
 ///
 /// # Errors
 /// A part, QEMU or the kernel is missing.
 pub fn machine(
     settings: &Settings,
+    maker: Maker,
     guest: &GuestConfig,
     contents: &dyn Contents,
 ) -> Result<SimMachine, Error> {
-    let base = tuned(contents.base(settings, Maker::Amd)?, guest);
+    let base = tuned(contents.base(settings, maker)?, guest);
     SimMachine::new(
         settings,
         base,
@@ -220,15 +221,17 @@ fn with_huge_pages(base: Base, thp: Option<HugePages>) -> Base {
 /// The simulated machine, run by QEMU.
 pub struct SimLinuxMachine {
     settings: Settings,
+    maker: Maker,
     guest: GuestConfig,
     ready: Option<ReadyMachine>,
 }
 
 impl SimLinuxMachine {
     /// Returns a machine for guests with configuration `guest`.
-    pub fn new(settings: &Settings, guest: &GuestConfig) -> Self {
+    pub fn new(settings: &Settings, maker: Maker, guest: &GuestConfig) -> Self {
         Self {
             settings: settings.clone(),
+            maker,
             guest: *guest,
             ready: None,
         }
@@ -246,7 +249,7 @@ impl ScriptMachine for SimLinuxMachine {
         script: &Script,
         limits: &Limits,
     ) -> Result<Facts, Error> {
-        let machine = machine(&self.settings, &self.guest, contents)?;
+        let machine = machine(&self.settings, self.maker, &self.guest, contents)?;
         let ready = self.ready.insert(machine.prepare(script, limits)?);
         Ok(ready.facts.clone())
     }

@@ -91,7 +91,11 @@ pub fn launch(
         (Guest::Image, Some(Level::XEN_DOM0)) => xen::launch_dom0(settings, image, guest),
         _ => {
             let contents = contents(stack, settings, image, guest)?;
-            let machine = Box::new(SimLinuxMachine::new(settings, guest));
+            let machine = Box::new(SimLinuxMachine::new(
+                settings,
+                Maker::of(stack.machine),
+                guest,
+            ));
             Ok(MachineGuest::boxed(machine, contents))
         }
     }

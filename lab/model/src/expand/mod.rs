@@ -348,7 +348,7 @@ fn starts(request: &Request, config: &Config, wanted: OpSet) -> Vec<OpSet> {
 /// Returns whether a boot measures whole groups. On the machine of Bochs, and with a guest in a guest, each operation of
 /// an explanation takes minutes.
 fn measures_groups(environment: EnvironmentId) -> bool {
-    environment.clock() == Clock::Insn && !environment.stack().is_nested()
+    environment.stack().machine.is_qemu() && !environment.stack().is_nested()
 }
 
 /// Returns the groups of operations that an environment of QEMU's instruction clock measures whole, each from the same

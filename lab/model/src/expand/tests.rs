@@ -140,7 +140,7 @@ proptest! {
             let expected = match id.environment.clock() {
                 _ if !planned => 0,
                 Clock::Wall => boots_wanted(&request),
-                Clock::Insn | Clock::InsnVmx => request.exact_boots,
+                _ => request.exact_boots,
             };
             let found = boots.remove(&id).unwrap_or_default();
             let replicates: Vec<_> = found.iter().map(|boot| boot.replicate).collect();

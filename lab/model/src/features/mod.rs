@@ -26,7 +26,9 @@ impl Layer {
             return Some(match (stack.guest, stack.machine) {
                 (Guest::Image, _) => Self::BareImage,
                 (Guest::Linux, Machine::Host) => Self::Host,
-                (Guest::Linux, Machine::Sim | Machine::SimVmx) => Self::MachineLinux,
+                (Guest::Linux, Machine::Sim | Machine::SimVmx | Machine::SimArm64) => {
+                    Self::MachineLinux
+                }
             });
         };
         Some(match (level.hypervisor, level.vmm, stack.guest) {

@@ -98,6 +98,7 @@ const CUSTOM: &[Layer] = &[Custom, CustomLinux];
 const LINUX_GUESTS: &[Layer] = &[KvmLinux, QemuKvmLinux, QemuTcgLinux, Uml, NovaLinux, CustomLinux];
 
 const SIM_VMX: Place = Place::On(Machine::SimVmx);
+const ARM: Place = Place::On(Machine::SimArm64);
 const ON_HOST: Place = Place::On(Machine::Host);
 
 pub(super) const NO_GUEST: &str = "a forwarder passes packets, and nothing else";
@@ -150,6 +151,7 @@ features! {
     /// It is measured by default where it is available.
     Default except [
         SIM_VMX, ALL => "its machine boots slowly",
+        ARM, ALL => "its programs are built if they are asked for",
         Place::Nested, ALL => "a guest in a guest boots slowly",
         ON_HOST, &[Process] => "each page fault of a process waits for a second CPU",
     ] {
@@ -175,6 +177,7 @@ features! {
     /// Every instruction on its machine can be attributed.
     Profiles except [
         ON_HOST, ALL => "it is not on the instruction clock",
+        ARM, ALL => "instructions of Arm are not attributed yet",
     ] {
         NATIVE => Yes,
         IMAGES => Yes,
@@ -371,7 +374,9 @@ features! {
     };
 
     /// Page tables can isolate its kernel from programs.
-    Isolation {
+    Isolation except [
+        ARM, ALL => "its Linux decides by the processor",
+    ] {
         &[Host] => Unconcerned("the page tables of this host are as it was booted"),
         &[MachineLinux, BareImage, Kvm, KvmLinux, UserApic] => Yes,
         QEMU => Yes,
@@ -438,6 +443,7 @@ features! {
     /// A kernel can be built there.
     KernelBuild except [
         SIM_VMX, &[MachineLinux] => "a build takes hours on its machine",
+        ARM, ALL => "the compiler of a build is one of x86-64",
     ] {
         NATIVE_LINUX => Yes,
         LINUX_GUESTS => Yes,
@@ -525,7 +531,9 @@ features! {
     } instead "host, sim/linux, kvm/linux or sim/kvm/linux";
 
     /// A vsock device with a peer.
-    Vsock needs Network {
+    Vsock needs Network except [
+        ARM, ALL => "the modules of its kernel are not loaded yet",
+    ] {
         &[Host, MachineLinux, KvmLinux] => Yes,
         &[Kvm, Process] => No("the image has no driver for vsock"),
     } instead "host, sim/linux, kvm/linux or sim/kvm/linux";

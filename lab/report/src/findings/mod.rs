@@ -400,6 +400,7 @@ fn place(clock: Clock) -> &'static str {
         Clock::Wall => "On this host",
         Clock::Insn => "In instructions (AMD)",
         Clock::InsnVmx => "In instructions (Intel)",
+        Clock::InsnArm64 => "In instructions (Arm)",
     }
 }
 

@@ -16,9 +16,10 @@ pub const NAMES: &str = "environment";
 /// A time of `clock` in a table whose heading has the unit: microseconds or
 /// instructions.
 pub fn time(value: f64, clock: Clock) -> String {
-    match clock {
-        Clock::Wall => figures::microseconds(value),
-        Clock::Insn | Clock::InsnVmx => figures::exact(value.round()),
+    if clock.is_exact() {
+        figures::exact(value.round())
+    } else {
+        figures::microseconds(value)
     }
 }
 

@@ -20,6 +20,7 @@ pub fn of_table(clock: Clock) -> Markup {
         Clock::Wall => help(what, &WALL),
         Clock::Insn => help(what, &INSN),
         Clock::InsnVmx => help(what, &VMX),
+        Clock::InsnArm64 => help(what, &ARM64),
     }
 }
 
@@ -50,5 +51,11 @@ const VMX: [&str; 2] = [
     "Instructions for one operation on another simulated machine, with Intel's virtualization. It \
      counts differently in places, so it is a clock of its own; × bare is against sim-vmx. The \
      figure is the mean over all batches, with the smallest and the largest where they differ.",
+    "An instruction is not a nanosecond: it says how much work a path is, and whether it changed.",
+];
+const ARM64: [&str; 2] = [
+    "Instructions for one operation on a simulated machine with a 64-bit processor of Arm. Its \
+     instructions are others than those of x86-64, so it is a clock of its own. The figure is the \
+     mean over all batches, with the smallest and the largest where they differ.",
     "An instruction is not a nanosecond: it says how much work a path is, and whether it changed.",
 ];

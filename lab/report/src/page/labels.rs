@@ -34,6 +34,7 @@ fn machine(machine: Machine) -> Option<&'static str> {
         Machine::Host => None,
         Machine::Sim => Some("simulated machine, AMD: QEMU counts instructions"),
         Machine::SimVmx => Some("simulated machine, Intel: Bochs counts instructions"),
+        Machine::SimArm64 => Some("simulated machine, Arm: QEMU counts instructions"),
     }
 }
 

@@ -1,18 +1,21 @@
 //! Names of kernel packages, and the versions that users give for them.
 
-use trapline_host::package::KnownPackages;
+use trapline_host::package::Apt;
 use trapline_host::Error;
 
 /// Prefix of the names of kernel packages.
 pub const PREFIX: &str = "linux-image-";
 
-/// Prefixes and suffixes of a version in the names of packages: none if all of it is given, Debian cloud, Debian, Ubuntu.
-const FORMS: [(&str, &str); 5] = [
+/// Prefixes and suffixes of a version in the names of packages: none if all of it is given, Debian cloud, Debian, Ubuntu,
+/// Debian for Arm. Package lists are of one architecture.
+const FORMS: [(&str, &str); 7] = [
     ("", ""),
     (PREFIX, ""),
     (PREFIX, "-cloud-amd64"),
     (PREFIX, "-amd64"),
     (PREFIX, "-generic"),
+    (PREFIX, "-cloud-arm64"),
+    (PREFIX, "-arm64"),
 ];
 
 /// Returns the packages that a name or version can mean.
@@ -26,8 +29,8 @@ pub fn candidates(name: &str) -> impl Iterator<Item = String> + '_ {
 ///
 /// # Errors
 /// The distribution has none.
-pub fn known_package(name: &str) -> Result<String, Error> {
-    let known = KnownPackages::query()?;
+pub fn known_package(name: &str, apt: &Apt) -> Result<String, Error> {
+    let known = apt.known()?;
     let Some(found) = candidates(name).find(|package| known.contains(package)) else {
         return Err(Error::missing(
             format!("--kernel {name}: neither a file nor a kernel package of this distribution"),

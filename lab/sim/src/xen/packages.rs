@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trapline_host::cache::Kind;
 use trapline_host::draft::WorkDirectory;
-use trapline_host::package::{self, by_package, KnownPackages};
+use trapline_host::package::{self, by_package, Apt, KnownPackages};
 use trapline_host::{private, tool, Cache, Error};
 
 /// A downloaded Xen.
@@ -62,7 +62,7 @@ pub fn check(cache: &Cache) -> Result<(), Error> {
         Some(_) => Ok(()),
         None => {
             newest(&KnownPackages::query()?)?;
-            kernel::newest_image(&KERNELS).map(drop)
+            kernel::newest_image(&KERNELS, &Apt::default()).map(drop)
         }
     }
 }
@@ -150,7 +150,7 @@ impl Packages {
         let version = newest(&KnownPackages::query()?)?;
         Ok(Self {
             hypervisor: format!("xen-hypervisor-{version}-amd64"),
-            kernel: kernel::packages_of(&KERNELS)?,
+            kernel: kernel::packages_of(&KERNELS, &Apt::default())?,
             programs: with_libraries(&format!("xen-utils-{version}"))?,
             device_model: with_libraries(DEVICE_MODEL_PACKAGE)?,
         })

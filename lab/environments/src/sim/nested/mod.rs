@@ -20,7 +20,7 @@ use trapline_sim::base::Base;
 use trapline_sim::initramfs::Archive;
 use trapline_sim::kernel::Maker;
 use trapline_sim::listener::Emulator;
-use trapline_sim::root::{archive, ClockSource};
+use trapline_sim::root::{archive, KVM_CLOCK};
 use trapline_sim::script::Script;
 use trapline_sim::settings::Settings;
 use xen::XenInQemu;
@@ -75,13 +75,19 @@ impl HostGuest {
     ) -> Result<Self, Error> {
         let base = inner.base(settings, Maker::Amd)?;
         let clock = match base.loaded.module {
-            Some(_) => ClockSource::Tsc,
-            None => ClockSource::Kvm,
+            Some(_) => None,
+            None => Some(KVM_CLOCK),
         };
-        let initramfs = archive(settings, clock, &base.modules, &mut |files, script| {
-            inner.prepare(script);
-            inner.add_to(files)
-        })?;
+        let initramfs = archive(
+            settings,
+            base.platform,
+            clock,
+            &base.modules,
+            &mut |files, script| {
+                inner.prepare(script);
+                inner.add_to(files)
+            },
+        )?;
         let system: Box<dyn HostSystem> = match base.loaded.module {
             Some(dom0) => Box::new(XenInQemu {
                 qemu: settings.qemu()?,

@@ -285,7 +285,7 @@ fn add_library(archive: &mut Archive, library: &Path, xen: &Xen) -> Result<(), E
 fn base(xen: &Xen, maker: Maker, scheduler: Option<Scheduler>) -> Result<Base, Error> {
     let (machine, processor) = match maker {
         Maker::Amd => (MACHINE, PROCESSOR),
-        Maker::Intel => ("", ""),
+        Maker::Intel | Maker::Arm => ("", ""),
     };
     let options = xen_options(maker, scheduler);
     let (hypervisor, kernel) = (xen.hypervisor(), xen.kernel());
@@ -297,6 +297,7 @@ fn base(xen: &Xen, maker: Maker, scheduler: Option<Scheduler>) -> Result<Base, E
         ("l1-kernel-sha256", hash(&kernel)?),
     ];
     Ok(Base {
+        platform: maker.platform(),
         machine,
         processor,
         loaded: BootFiles {

@@ -1,0 +1,8 @@
+//! 64-bit Arm.
+
+pub mod announcement;
+pub mod devices;
+pub mod fork;
+pub mod port;
+pub mod program;
+pub mod sled;

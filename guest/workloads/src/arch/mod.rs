@@ -1,0 +1,12 @@
+//! What differs between instruction sets: the clock, the instruction that identifies the processor, and loops whose
+//! instructions are written out.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+pub(crate) use aarch64::*;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::*;

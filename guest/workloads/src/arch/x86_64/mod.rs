@@ -1,0 +1,7 @@
+//! x86-64.
+
+pub mod clock;
+pub mod identify;
+pub mod loads;
+pub mod pair;
+mod step;
