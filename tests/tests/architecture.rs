@@ -109,6 +109,35 @@ fn module_cycles() -> BTreeSet<String> {
     lines
 }
 
+/// Crates whose sources for each instruction set are apart.
+const WITH_BOUNDARY: [&str; 4] = ["guest/abi", "guest/workloads", "guest/spawn", "guest/agent"];
+
+/// Elsewhere neither an instruction nor a decision by the instruction set is written.
+#[test]
+fn instruction_sets_are_told_apart_in_one_file_of_a_crate() {
+    let mut found = BTreeSet::new();
+    for directory in WITH_BOUNDARY {
+        let sources = trapline_tests::root().join(directory).join("src");
+        let arch = sources.join("arch");
+        for file in files(&sources) {
+            let text = std::fs::read_to_string(&file).expect("file is readable");
+            let decides = text.contains("target_arch");
+            let is_of_one = text.contains("core::arch::x86_64") || text.contains("rdtsc");
+            let is_there = file.starts_with(&arch) && file != arch.join("mod.rs");
+            if decides && file != arch.join("mod.rs") || is_of_one && !is_there {
+                found.insert(file);
+            }
+        }
+        for file in files(&arch.join("x86_64")) {
+            let name = file.strip_prefix(arch.join("x86_64")).expect("it is below");
+            if !arch.join("aarch64").join(name).is_file() {
+                found.insert(file.clone());
+            }
+        }
+    }
+    assert_eq!(found, BTreeSet::new(), "these know the instruction set");
+}
+
 /// Only there are reasons checked, and listed at the end of a run.
 #[test]
 fn tests_are_skipped_by_one_function() {

@@ -4,7 +4,7 @@
 //!
 //! On the wire an operation is its number. In stored data and in all output it is `workload/operation`.
 
-use crate::arch::InstructionSet;
+use crate::instruction_set::InstructionSet;
 use crate::workload::Workload;
 
 mod set;

@@ -20,9 +20,6 @@ pub const HOTPLUG_SIZE: u64 = 1 << 30;
 /// File of QEMU's firmware configuration device with the script of a simulated machine.
 pub const JOB_FILE: &str = "opt/org.trapline/job";
 
-/// Distance between virtio-mmio transports.
-pub const VIRTIO_MMIO_SIZE: u64 = 0x200;
-
 /// Value of the `MagicValue` register of a transport: "virt".
 pub const VIRTIO_MAGIC: u32 = 0x7472_6976;
 /// Offset of the `DeviceFeatures` register, read only.

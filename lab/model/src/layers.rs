@@ -1,7 +1,8 @@
 //! The layers of an environment: a machine, levels of virtualization on it, and a guest.
 
 use crate::clock::Clock;
-use trapline_abi::arch::InstructionSet;
+use trapline_abi::arch::NATIVE;
+use trapline_abi::instruction_set::InstructionSet;
 
 /// The hardware at the bottom of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -155,7 +156,7 @@ impl Machine {
     /// The instruction set of its processor.
     pub const fn instruction_set(self) -> InstructionSet {
         match self {
-            Self::Host => InstructionSet::NATIVE,
+            Self::Host => NATIVE,
             Self::Sim | Self::SimVmx => InstructionSet::X86_64,
             Self::SimArm64 => InstructionSet::Aarch64,
         }

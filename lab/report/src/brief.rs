@@ -219,7 +219,7 @@ pub fn left_out(kinds: &[(&str, &str, Vec<Section>)]) -> Option<Section> {
 mod tests {
     use super::*;
     use crate::fixture::{cell, figure};
-    use trapline_abi::arch::InstructionSet;
+    use trapline_abi::instruction_set::InstructionSet;
     use trapline_abi::Workload;
     use trapline_model::EnvironmentId;
 

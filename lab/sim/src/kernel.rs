@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use trapline_host::draft::WorkDirectory;
 use trapline_host::package::{self, Apt, KnownPackages};
 use trapline_host::{private, Error};
-use trapline_model::layers::Machine;
+
+pub use crate::platform::Maker;
 
 /// A kernel and the modules of its KVM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,27 +28,7 @@ pub struct Kernel {
     pub origin: String,
 }
 
-/// Vendor of the processor of a simulated machine. Each has its own kernels in the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Maker {
-    /// AMD: emulated by QEMU's TCG.
-    Amd,
-    /// Intel: emulated by Bochs.
-    Intel,
-    /// Arm: emulated by QEMU's TCG.
-    Arm,
-}
-
 impl Maker {
-    /// Returns that of a machine; AMD for this host, whose guests have the same kernels.
-    pub const fn of(machine: Machine) -> Self {
-        match machine {
-            Machine::Host | Machine::Sim => Self::Amd,
-            Machine::SimVmx => Self::Intel,
-            Machine::SimArm64 => Self::Arm,
-        }
-    }
-
     /// Returns the modules of KVM, in load order, from below a directory.
     fn modules(self, directory: &Path) -> Result<Vec<Module>, Error> {
         match self {

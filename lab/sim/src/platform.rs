@@ -1,9 +1,19 @@
 //! The kinds of simulated machines with Linux, a row each.
 
-use crate::bochs;
-use crate::kernel::Maker;
 use crate::listener::Emulator;
 use trapline_host::Part;
+use trapline_model::layers::Machine;
+
+/// Vendor of the processor of a simulated machine. Each has its own kernels in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// AMD: emulated by QEMU's TCG.
+    Amd,
+    /// Intel: emulated by Bochs.
+    Intel,
+    /// Arm: emulated by QEMU's TCG.
+    Arm,
+}
 
 /// A simulated machine, and what Linux on it needs.
 pub struct Platform {
@@ -42,12 +52,16 @@ pub static AMD: Platform = Platform {
     parts: [Part::Agent, Part::Symbols],
 };
 
-/// Bochs with Intel's virtualization.
+/// Bochs with Intel's virtualization. Its Linux trusts a TSC of 1 GHz instead of calibrating it, does without `rdrand` (which
+/// Bochs seeds with its start time), is idle by `hlt` (Bochs single-steps `mwait`), and draws no offset of the stack from the
+/// TSC at each system call: KVM gives a VMX processor its stack pointer only if it has changed, so that a figure would depend on
+/// when it is measured.
 pub static INTEL: Platform = Platform {
     program: "",
     remedy: "",
     machine: "",
-    words: bochs::KERNEL_WORDS,
+    words: "console=ttyS0,115200 loglevel=4 nokaslr norandmaps cryptomgr.notests panic=-1 tsc_early_khz=1000000 \
+            tsc=reliable clearcpuid=rdrand,rdseed idle=halt randomize_kstack_offset=off",
     ..AMD
 };
 
@@ -68,6 +82,15 @@ pub static ARM: Platform = Platform {
 };
 
 impl Maker {
+    /// Returns that of a machine; AMD for this host, whose guests have the same kernels.
+    pub const fn of(machine: Machine) -> Self {
+        match machine {
+            Machine::Host | Machine::Sim => Self::Amd,
+            Machine::SimVmx => Self::Intel,
+            Machine::SimArm64 => Self::Arm,
+        }
+    }
+
     /// Returns the simulated machine with its processors.
     pub fn platform(self) -> &'static Platform {
         match self {

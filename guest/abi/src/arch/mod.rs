@@ -2,6 +2,8 @@
 //!
 //! Guests are compiled for one, whose items the crate exports as its own; the lab measures machines of all.
 
+use crate::instruction_set::InstructionSet;
+
 pub mod aarch64;
 pub mod x86_64;
 
@@ -10,27 +12,10 @@ pub(crate) use aarch64 as native;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64 as native;
 
-/// An instruction set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum InstructionSet {
-    /// x86-64.
-    X86_64,
-    /// 64-bit Arm.
-    Aarch64,
-}
+#[cfg(target_arch = "aarch64")]
+pub use crate::stamp_aarch64 as stamp_native;
+#[cfg(target_arch = "x86_64")]
+pub use crate::stamp_x86_64 as stamp_native;
 
-impl InstructionSet {
-    /// Every instruction set.
-    pub const ALL: [Self; 2] = [Self::X86_64, Self::Aarch64];
-
-    /// That of the program that is compiled.
-    pub const NATIVE: Self = if cfg!(target_arch = "aarch64") {
-        Self::Aarch64
-    } else {
-        Self::X86_64
-    };
-}
-
-#[cfg_attr(target_arch = "aarch64", path = "aarch64/stamp.rs")]
-#[cfg_attr(target_arch = "x86_64", path = "x86_64/stamp.rs")]
-mod stamp;
+/// The instruction set that the crate is compiled for.
+pub const NATIVE: InstructionSet = native::SET;

@@ -12,7 +12,8 @@ pub use disk::Disk;
 pub use wake::WakePolicy;
 pub use words::{Console, Fault, Isolation, Shutdown, Transport, WaitMode, Zeroing};
 
-use crate::arch::InstructionSet;
+use crate::arch::NATIVE;
+use crate::instruction_set::InstructionSet;
 use crate::operation::{Op, OpSet};
 use crate::workload::Workload;
 use core::fmt;
@@ -244,7 +245,7 @@ fn parse_selection(text: &str) -> Option<OpSet> {
         return Some(OpSet::EMPTY);
     }
     let named = |name| match Workload::from_name(name) {
-        Some(workload) => Some(workload.set_on(InstructionSet::NATIVE)),
+        Some(workload) => Some(workload.set_on(NATIVE)),
         None => operations_named(name),
     };
     text.split(',').map(named).collect()

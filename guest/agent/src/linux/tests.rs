@@ -2,7 +2,7 @@ use super::*;
 use crate::cpu::affinity;
 use crate::cpus::allowed;
 use std::collections::BTreeMap;
-use trapline_abi::arch::InstructionSet;
+use trapline_abi::arch::NATIVE;
 use trapline_abi::job::WakePolicy;
 use trapline_abi::{Decoder, Item, Need, Op, Workload};
 
@@ -29,7 +29,7 @@ fn small() -> Job {
         Workload::Exits,
     ];
     let run = workloads.into_iter();
-    let run = run.map(|it| it.set_on(InstructionSet::NATIVE)).collect();
+    let run = run.map(|it| it.set_on(NATIVE)).collect();
     let sizes = Job {
         blocks: 16,
         pages: 1024,

@@ -6,14 +6,14 @@
 mod fake;
 
 use fake::{Defect, Fake, EXPIRIES, SLOW};
-use trapline_abi::arch::InstructionSet;
+use trapline_abi::arch::NATIVE;
 use trapline_abi::Op;
 
 #[test]
 fn every_operation_is_run_and_succeeds() {
     for op in Op::ALL
         .into_iter()
-        .filter(|op| op.exists_on(InstructionSet::NATIVE) && op.workload().name() != "boot")
+        .filter(|op| op.exists_on(NATIVE) && op.workload().name() != "boot")
         // Each takes a gibibyte.
         .filter(|op| !op.name().contains("-18"))
     {

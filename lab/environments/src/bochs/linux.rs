@@ -14,12 +14,13 @@ use trapline_sim::bochs::machine::{self, BochsMachine, Platform};
 use trapline_sim::bochs::memory::Memory;
 use trapline_sim::bochs::program::{Bochs, REMEDY};
 use trapline_sim::bochs::watch::Watcher;
-use trapline_sim::bochs::{multiboot, unpack, KERNEL_WORDS};
+use trapline_sim::bochs::{multiboot, unpack};
 use trapline_sim::initramfs::Archive;
 use trapline_sim::kernel::Maker;
 use trapline_sim::listener::{MachineOutput, ProgramObserver};
 use trapline_sim::machine::OWN_MEMORY_MIB as LINUX_MEMORY_MIB;
 use trapline_sim::module;
+use trapline_sim::platform::INTEL;
 use trapline_sim::programs::{Output, Outputs};
 use trapline_sim::root::archive;
 use trapline_sim::script::Script;
@@ -30,7 +31,7 @@ const JOB: &str = "/trapline/job";
 
 /// Returns facts known before a machine is started.
 pub fn facts() -> Facts {
-    [("l1-command-line".to_owned(), KERNEL_WORDS.to_owned())].into()
+    [("l1-command-line".to_owned(), INTEL.words.to_owned())].into()
 }
 
 /// A machine with Linux.

@@ -7,7 +7,7 @@ use crate::guest_config::GuestConfig;
 use crate::populate;
 use crate::preset::{Preset, Sizes};
 use crate::request::Request;
-use trapline_abi::arch::InstructionSet;
+use trapline_abi::instruction_set::InstructionSet;
 use trapline_abi::{block, files, net, OpSet, Workload};
 
 /// Operations that are not measured, with the reason.

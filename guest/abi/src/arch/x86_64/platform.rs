@@ -6,8 +6,6 @@
 //! at ring 0 or ring 3, on the page tables, descriptor tables and stack of the image; `rdi` points
 //! to the same start info. The tables are laid out by the linker, so no instruction builds them.
 
-use crate::platform::VIRTIO_MMIO_SIZE;
-
 /// First 16550 serial port (8 ports).
 pub const COM1: u16 = 0x3f8;
 
@@ -113,6 +111,8 @@ pub const FW_CFG: u16 = 0x510;
 /// First virtio-mmio transport (virtio 1.2, section 4.2.2) of QEMU's microvm machine and of
 /// trapline-vmm.
 pub const VIRTIO_MMIO: u64 = 0xfeb0_0000;
+/// Distance between virtio-mmio transports.
+pub const VIRTIO_MMIO_SIZE: u64 = 0x200;
 /// Transport of the image's disk in trapline-vmm: the second one, so that the first is always the
 /// same.
 pub const DISK_MMIO: u64 = VIRTIO_MMIO + VIRTIO_MMIO_SIZE;
