@@ -10,6 +10,9 @@ use trapline_host::process::OutputHandler;
 use trapline_host::Error;
 use trapline_protocol::{EndState, GuestDecoder, NoProbe, Usage, UsageProbe};
 
+/// Warning of Linux (`calibrate_APIC_clock`) about a timer that it does not use.
+const NO_TIMER: &str = "disabling apic timer";
+
 /// Passes the output of a process to a [`GuestDecoder`].
 pub struct GuestOutput<'a> {
     decoder: GuestDecoder,
@@ -17,6 +20,8 @@ pub struct GuestOutput<'a> {
     operation: Option<Op>,
     custom: Option<&'a CustomGuest>,
     job: Job,
+    /// Its kernel has printed [`NO_TIMER`].
+    has_no_timer: bool,
     /// Arrival of the guest's last record.
     completed: Option<Instant>,
     /// Barrier at which the guest has not arrived.
@@ -45,6 +50,7 @@ impl<'a> GuestOutput<'a> {
             operation: None,
             custom,
             job: *job,
+            has_no_timer: false,
             completed: None,
             barrier: None,
             out,
@@ -119,6 +125,7 @@ impl OutputHandler for GuestOutput<'_> {
 
     fn errors(&mut self, bytes: &[u8]) {
         self.decoder.errors(bytes);
+        self.has_no_timer |= self.decoder.last_output().contains(NO_TIMER);
     }
 
     fn events(&mut self, bytes: &[u8]) {
@@ -132,6 +139,9 @@ impl OutputHandler for GuestOutput<'_> {
         if self.decoder.flooded() {
             let output = self.last_output();
             return Err(Error::Flooded { output });
+        }
+        if self.has_no_timer {
+            return Err(Error::NoTimer);
         }
         Ok(())
     }
@@ -154,5 +164,25 @@ impl OutputHandler for GuestOutput<'_> {
 
     fn last_output(&self) -> String {
         self.decoder.last_output()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process_guest::Ignored;
+
+    #[test]
+    fn kernel_without_a_timer_is_reported_at_once() {
+        let mut sink = Ignored;
+        let mut output = GuestOutput::new(&Job::EMPTY, BootClock::Guest, None, &mut sink);
+        for (bytes, fails) in [
+            ("[    0.639616] APIC frequency too slow, disab", false),
+            ("ling apic timer\n", true),
+        ] {
+            output.errors(bytes.as_bytes());
+            let is_reported = matches!(output.check(), Err(Error::NoTimer));
+            assert_eq!(is_reported, fails, "{bytes}");
+        }
     }
 }

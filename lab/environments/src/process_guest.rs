@@ -268,7 +268,7 @@ impl ProcessGuest {
 }
 
 /// Sink of progress that is not reported: that of further guests of a launch.
-struct Ignored;
+pub(crate) struct Ignored;
 
 impl SampleSink for Ignored {
     fn progress(&mut self, _: Progress) {}

@@ -54,6 +54,11 @@ pub enum Error {
         /// Last output of the guest.
         output: String,
     },
+    /// The guest's kernel measured a wrong rate of its timer and does not use it.
+    #[error(
+        "the guest's kernel has no timer: this host did not execute it while it measured the rate"
+    )]
+    NoTimer,
     /// The guest sent more than the limit and was killed.
     #[error("guest flooded its console and was killed{}", last(.output))]
     Flooded {
@@ -178,6 +183,7 @@ impl Error {
                 Some("a guest that crashes resets its machine: let the VMM exit then, as QEMU with -no-reboot")
             }
             Self::TimedOut { .. } => Some("--timeout allows more"),
+            Self::NoTimer => Some("end other programs of this host, and measure again"),
             Self::Version { .. } => Some("build all parts from one source with 'make build'"),
             _ => None,
         }

@@ -152,11 +152,10 @@ fn missing_cpus_are_reported() {
     let words: Vec<_> = words.split(' ').collect();
     let measure =
         |environments: &str| place.measure(&[&["--env", environments][..], &words].concat());
-    let all = "uml,qemu-tcg/linux";
-    let json = measure(all);
-    // QEMU 7.2 with two CPUs under TCG hangs in one of a hundred boots on a busy host: one retry.
-    let has_hung = json.to_string().contains("timed out after");
-    let json = if has_hung { measure(all) } else { json };
+    let json = measure("uml,qemu-tcg/linux");
+    if json.to_string().contains("kernel has no timer") {
+        return skip(FEATURE, "the host is too busy for the kernel of a guest");
+    }
     assert_measured(&json, environment, &["getpid"]);
     assert_eq!(facts(&json, environment)["guest-cpus"], "2");
     let why = json.to_string();

@@ -91,12 +91,13 @@ impl Linux {
         })
     }
 
-    /// Sets the TSC rate, for machines without a clock that is reliable enough to measure it.
+    /// Sets the TSC rate, for machines without a clock that is reliable enough to measure it. The kernel measures its timer by
+    /// the TSC and prints a warning if it fails (docs/internals/linux-guests.md).
     pub fn with_tsc_rate(self, hertz: f64) -> Self {
         let khz = hertz / 1e3;
         Self {
             further_options: self.further_options
-                + &format!(" tsc_early_khz={khz:.0} tsc=reliable"),
+                + &format!(" tsc_early_khz={khz:.0} tsc=reliable loglevel=5"),
             ..self
         }
     }
