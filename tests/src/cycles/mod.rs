@@ -10,7 +10,7 @@ mod machine;
 mod schedule;
 
 pub use judge::{Judge, Sum};
-pub use machine::{Parts, HUNG};
+pub use machine::Parts;
 pub use schedule::{Cut, Plan};
 
 use std::path::{Path, PathBuf};
