@@ -121,8 +121,12 @@ unsafe extern "C" fn block_translated(_: Id, block: *mut Tb) {
         // SAFETY: the block that is being translated, and its instructions.
         return unsafe { trace_block(block, insns) };
     }
+    let sure = length - usize::from(may_drop_last);
     // SAFETY: as above.
-    unsafe { count_block(block, insns) };
+    unsafe {
+        count_block(block, sure, insns.clone());
+        count_privileged(block, sure, insns.map(|(insn, _)| insn));
+    }
 }
 
 /// Returns the number of instructions that began, if this QEMU can count them.
@@ -139,12 +143,18 @@ fn inline_counter(
     counter.as_ref()
 }
 
-/// Counts the instructions of a block of a kernel or hypervisor for [`counter::Lengths`].
+/// Counts the instructions of a block of a kernel or hypervisor for [`counter::Lengths`]: the first `sure` ones when the
+/// block begins, a last one that may not belong to it alone. Called when callbacks of instructions have been registered: some
+/// versions of QEMU run callbacks before they count, the others keep the order of registration.
 ///
 /// # Safety
-/// `insns` are the instructions of a block that is being translated.
-unsafe fn count_privileged(insns: impl Iterator<Item = *mut Insn> + Clone) {
-    let Some(first) = insns.clone().next() else {
+/// `block` is being translated by QEMU, and `insns` are its instructions.
+unsafe fn count_privileged(
+    block: *mut Tb,
+    sure: usize,
+    mut insns: impl Iterator<Item = *mut Insn>,
+) {
+    let Some(first) = insns.next() else {
         return;
     };
     // SAFETY: by the contract above, here and below.
@@ -156,8 +166,12 @@ unsafe fn count_privileged(insns: impl Iterator<Item = *mut Insn> + Clone) {
         return print_error("this QEMU has no function to count instructions inline");
     };
     lengths.set_executed(privileged.value());
-    // SAFETY: an instruction of the block, as above.
-    insns.for_each(|insn| unsafe { privileged.count(insn) });
+    // SAFETY: the block and an instruction of it, as above.
+    unsafe {
+        privileged.count_block(block, sure as u64);
+        let last = std::iter::once(first).chain(insns).nth(sure);
+        last.into_iter().for_each(|insn| privileged.count(insn));
+    }
 }
 
 /// Registers the interrupt tracer's callbacks.
@@ -245,6 +259,7 @@ unsafe fn decode(insn: *const Insn, code: &Code, ends_block: bool) -> counter::I
             bytes: code.bytes(),
             ends_block,
             page: None,
+            counted_ahead: 0,
         }
     }
 }
@@ -264,10 +279,12 @@ unsafe fn may_cross_page(insn: *const Insn) -> bool {
 ///
 /// # Safety
 /// `block` is being translated by QEMU, and `insns` are its instructions, each with whether it
-/// ends the block.
-unsafe fn count_block(block: *mut Tb, insns: impl Iterator<Item = (*mut Insn, bool)> + Clone) {
-    // SAFETY: the block's instructions.
-    unsafe { count_privileged(insns.clone().map(|(insn, _)| insn)) };
+/// ends the block. The first `sure` ones belong to it.
+unsafe fn count_block(
+    block: *mut Tb,
+    sure: usize,
+    insns: impl Iterator<Item = (*mut Insn, bool)> + Clone,
+) {
     let executed = executed_insns();
     if let Some(executed) = executed {
         COUNTER.set_executed(executed.value());
@@ -277,7 +294,8 @@ unsafe fn count_block(block: *mut Tb, insns: impl Iterator<Item = (*mut Insn, bo
         // SAFETY: instructions of the block that is being translated, in all closures.
         .map(|(insn, _)| unsafe { Code::of(insn) })
         .collect();
-    let decoded = insns.clone().zip(&codes).map(|((insn, ends_block), code)| {
+    let numbered = insns.clone().zip(&codes).enumerate();
+    let decoded = numbered.map(|(index, ((insn, ends_block), code))| {
         // SAFETY: as above.
         let decoded = unsafe { decode(insn, code, ends_block) };
         let physical = decoded.physical;
@@ -286,6 +304,7 @@ unsafe fn count_block(block: *mut Tb, insns: impl Iterator<Item = (*mut Insn, bo
             // SAFETY: QEMU's pointer to the first byte, in memory of the machine, which is
             // mapped in whole pages.
             page: needs_page.then(|| unsafe { fingerprint_around(physical) }),
+            counted_ahead: sure.saturating_sub(index) as u64,
             ..decoded
         }
     });

@@ -101,10 +101,10 @@ extern "C" {
 type ReturnData = unsafe extern "C" fn(*const Insn) -> *const c_void;
 /// Copies it to memory (version 3).
 type CopyData = unsafe extern "C" fn(*const Insn, *mut c_void, usize) -> usize;
-/// Adds to a number whenever an instruction is executed (version 1).
-type AddInline = unsafe extern "C" fn(*mut Insn, c_int, *mut c_void, u64);
+/// Adds to a number whenever an instruction, or a block, is executed (version 1).
+type AddInline<T> = unsafe extern "C" fn(*mut T, c_int, *mut c_void, u64);
 /// The same for a number of the executing CPU (version 2), and what makes such numbers.
-type AddPerVcpu = unsafe extern "C" fn(*mut Insn, c_int, Field, u64);
+type AddPerVcpu<T> = unsafe extern "C" fn(*mut T, c_int, Field, u64);
 type NewScoreboard = unsafe extern "C" fn(usize) -> *mut Scoreboard;
 type FindEntry = unsafe extern "C" fn(*mut Scoreboard, c_uint) -> *mut c_void;
 
@@ -117,7 +117,9 @@ const ADDED: [(&CStr, c_int); 4] = [
 ];
 
 const ADD_INLINE: &CStr = c"qemu_plugin_register_vcpu_insn_exec_inline";
+const ADD_INLINE_OF_BLOCK: &CStr = c"qemu_plugin_register_vcpu_tb_exec_inline";
 const ADD_PER_VCPU: &CStr = c"qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu";
+const ADD_PER_VCPU_OF_BLOCK: &CStr = c"qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu";
 const NEW_SCOREBOARD: &CStr = c"qemu_plugin_scoreboard_new";
 const FIND_ENTRY: &CStr = c"qemu_plugin_scoreboard_find";
 
@@ -185,16 +187,16 @@ impl Code {
     }
 }
 
-/// A number that QEMU increments before instructions, without a callback.
+/// A number that QEMU increments before instructions or blocks, without a callback.
 pub struct InlineCounter {
     value: &'static AtomicU64,
     add: Add,
 }
 
-/// The function of this QEMU that adds to a number.
+/// The functions of this QEMU that add to a number.
 enum Add {
-    Inline(AddInline),
-    PerVcpu(AddPerVcpu, Field),
+    Inline(AddInline<Insn>, AddInline<Tb>),
+    PerVcpu(AddPerVcpu<Insn>, AddPerVcpu<Tb>, Field),
 }
 
 // SAFETY: QEMU's functions may be called from any thread, and the number is atomic.
@@ -211,20 +213,22 @@ impl InlineCounter {
         // SAFETY: these are the functions' types. The entry has the requested size, starts as zero and
         // stays where it is, as no CPU is added; the scoreboard is never freed.
         unsafe {
-            let add: Option<AddInline> = transmute(function(ADD_INLINE));
-            if let Some(add) = add {
+            let add: Option<AddInline<Insn>> = transmute(function(ADD_INLINE));
+            let add_of_block: Option<AddInline<Tb>> = transmute(function(ADD_INLINE_OF_BLOCK));
+            if let (Some(add), Some(of_block)) = (add, add_of_block) {
                 let value = Box::leak(Box::default());
-                let add = Add::Inline(add);
+                let add = Add::Inline(add, of_block);
                 return Some(Self { value, add });
             }
-            let add: Option<AddPerVcpu> = transmute(function(ADD_PER_VCPU));
+            let add: Option<AddPerVcpu<Insn>> = transmute(function(ADD_PER_VCPU));
+            let add_of_block: Option<AddPerVcpu<Tb>> = transmute(function(ADD_PER_VCPU_OF_BLOCK));
             let new: Option<NewScoreboard> = transmute(function(NEW_SCOREBOARD));
             let find: Option<FindEntry> = transmute(function(FIND_ENTRY));
             let scoreboard = new?(size_of::<u64>());
             let offset = 0;
             Some(Self {
                 value: AtomicU64::from_ptr(find?(scoreboard, 0).cast()),
-                add: Add::PerVcpu(add?, Field { scoreboard, offset }),
+                add: Add::PerVcpu(add?, add_of_block?, Field { scoreboard, offset }),
             })
         }
     }
@@ -242,8 +246,22 @@ impl InlineCounter {
         // SAFETY: by the contract above; the number is never freed, and only the CPU's thread changes it.
         unsafe {
             match self.add {
-                Add::Inline(add) => add(insn, ADD, self.value.as_ptr().cast(), 1),
-                Add::PerVcpu(add, field) => add(insn, ADD, field, 1),
+                Add::Inline(add, _) => add(insn, ADD, self.value.as_ptr().cast(), 1),
+                Add::PerVcpu(add, _, field) => add(insn, ADD, field, 1),
+            }
+        }
+    }
+
+    /// Counts `insns` instructions whenever a block begins, before callbacks of its instructions.
+    ///
+    /// # Safety
+    /// QEMU is translating `block`.
+    pub unsafe fn count_block(&self, block: *mut Tb, insns: u64) {
+        // SAFETY: by the contract above; the number as in `count`.
+        unsafe {
+            match self.add {
+                Add::Inline(_, add) => add(block, ADD, self.value.as_ptr().cast(), insns),
+                Add::PerVcpu(_, add, field) => add(block, ADD, field, insns),
             }
         }
     }

@@ -65,8 +65,8 @@ pub struct InsnSite {
     traits: InsnTraits,
     page: Option<u64>,
     path_count: PathCount,
-    /// Its meaning for [`Lengths`].
-    point: Option<Point>,
+    /// Its meaning for [`Lengths`], with [`Insn::counted_ahead`].
+    point: Option<(Point, u64)>,
 }
 
 impl InsnSite {
@@ -107,6 +107,8 @@ pub struct Insn<'a> {
     /// [`page::fingerprint`](crate::page::fingerprint) of its page, if
     /// [`Counter::needs_page`].
     pub page: Option<u64>,
+    /// Instructions of its block from this one on that [`Lengths`] has counted before it begins.
+    pub counted_ahead: u64,
 }
 
 /// Method of counting a translation block.
@@ -269,7 +271,7 @@ impl Counter {
         let Insn { address, page, .. } = *insn;
         let layout = self.layout();
         let traits = InsnTraits::new(layout, address, insn.bytes, insn.ends_block);
-        let point = self.point(insn);
+        let point = self.point(insn).map(|point| (point, insn.counted_ahead));
         self.with(|state| {
             let role = state.role(layout.is_privileged(address), insn);
             let key = (address, insn.physical, insn.ends_block);
@@ -328,8 +330,8 @@ impl Counter {
     pub fn execute(&self, block: &'static Block) -> Result<(), String> {
         self.count_left(self.block.leave());
         let site = block.first();
-        if let Some(point) = site.point {
-            self.lengths.reach(site.address, point);
+        if let Some((point, counted_ahead)) = site.point {
+            self.lengths.reach(site.address, point, counted_ahead);
         }
         let Reached { level, exited } = self.levels.reach(site.target_of());
         self.paths.reach(site.address, level != 0);

@@ -26,7 +26,7 @@ pub enum Point {
 /// Number of instructions in intervals. Only one thread executes instructions.
 pub struct Lengths {
     is_enabled: AtomicBool,
-    /// Number of instructions of kernels and hypervisors that began.
+    /// Number of instructions of kernels and hypervisors, those of a block when it begins.
     executed: OnceLock<&'static AtomicU64>,
     /// Sum of all intervals.
     total: AtomicU64,
@@ -86,8 +86,8 @@ impl Lengths {
         self.is_enabled.load(Relaxed)
     }
 
-    /// Sets the number that the emulator increments when an instruction of a kernel or hypervisor begins. Only the first
-    /// call has an effect.
+    /// Sets the number that the emulator increments by the number of instructions when a block of a kernel or hypervisor
+    /// begins. Only the first call has an effect.
     pub fn set_executed(&self, executed: &'static AtomicU64) {
         let _ = self.executed.set(executed);
     }
@@ -135,10 +135,12 @@ impl Lengths {
         })
     }
 
-    /// Records that the instruction at `address` is about to be executed.
-    pub(crate) fn reach(&self, address: u64, point: Point) {
+    /// Records that the instruction at `address` is about to be executed, and that it and those behind it in its block, as
+    /// many as `counted_ahead`, are counted already.
+    pub(crate) fn reach(&self, address: u64, point: Point, counted_ahead: u64) {
         let executed = self.executed.get();
         let now = executed.map_or(0, |executed| executed.load(Relaxed));
+        let now = now.saturating_sub(counted_ahead);
         self.with(|state| match point {
             Point::Call(return_address) => {
                 if state.open.len() == MOST_OPEN {
@@ -250,9 +252,15 @@ mod tests {
         fn step(&self, address: u64, bytes: &[u8]) {
             let is_privileged = address >= KERNEL;
             if let Some(point) = self.lengths.point(address, bytes, is_privileged) {
-                self.lengths.reach(address, point);
+                self.lengths.reach(address, point, 0);
             }
             self.executed.fetch_add(1, Relaxed);
+        }
+
+        /// Executes a block of one-byte instructions with a point at `index`. All are counted when it begins.
+        fn block(&self, address: u64, index: u64, insns: u64, point: Point) {
+            self.executed.fetch_add(insns, Relaxed);
+            self.lengths.reach(address + index, point, insns - index);
         }
 
         /// Executes a call with `insns` instructions, among them `within`.
@@ -280,6 +288,16 @@ mod tests {
             machine.find_length(12, None);
             assert_eq!(machine.lengths.total(), 22);
         }
+    }
+
+    #[test]
+    fn instructions_of_blocks_are_counted_from_the_call_to_its_return() {
+        let machine = Machine::new(CALLER);
+        let after = CALLER + 5;
+        machine.block(CALLER - 6, 6, 7, Point::Call(after));
+        machine.executed.fetch_add(20, Relaxed);
+        machine.block(after, 0, 9, Point::Return);
+        assert_eq!(machine.lengths.total(), 21);
     }
 
     #[test]

@@ -32,6 +32,7 @@ fn insn(address: u64, bytes: &[u8]) -> Insn<'_> {
         bytes,
         ends_block: false,
         page: None,
+        counted_ahead: 0,
     }
 }
 

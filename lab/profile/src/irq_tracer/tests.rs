@@ -50,6 +50,7 @@ impl Machine {
                 bytes,
                 ends_block: index + 1 == insns.len(),
                 page: None,
+                counted_ahead: 0,
             };
             next += bytes.len() as u64;
             insn
