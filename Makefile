@@ -29,7 +29,7 @@ FUZZ_TESTS := trapline-emulation:random trapline-monitor:all trapline-process:ho
 	trapline-protocol:damaged trapline-switch:fuzz trapline-switch:forwarding
 
 .PHONY: help setup setup-tests build arm64 run test test-all test-slow test-fleet test-roots check deny baseline compilers fixtures docs bench \
-	fuzz power endure dist image clean
+	fuzz power endure gate-trials dist image clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
@@ -124,6 +124,9 @@ power: ## Simulate how often intervals and verdicts are right (eight minutes, on
 
 endure: build ## Power-cycle a Linux guest 254 times (half an hour)
 	TRAPLINE_PARTS=$(CURDIR)/$(DIST) cargo run --quiet --release --package trapline-tests --bin endure $(CYCLES)
+
+gate-trials: build ## Check that the gate ignores what cannot matter and finds one instruction (BASELINE=FILE; minutes a layout)
+	@scripts/gate-trials.sh $(DIST) $(BASELINE)
 
 dist: build ## Pack an archive and a Debian package into target/packages
 	@scripts/dist.sh $(DIST) target/packages

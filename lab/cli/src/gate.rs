@@ -2,6 +2,7 @@
 //! their observations.
 
 use crate::args::{BaselineArgs, CheckArgs, EnvironmentOptions, GateFormat, RunOptions};
+use crate::layouts::in_layouts;
 use crate::session::{open_store, Session};
 use crate::terminal;
 use std::path::Path;
@@ -30,7 +31,7 @@ pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
     let (mut store, session) = open(&args.run_options, &args.environment_options)?;
     let context = session.context();
     let configs = operations.configs(&args.environments);
-    let configs = Config::in_layouts(&configs, args.layout_options.layouts);
+    let configs = in_layouts(&configs, args.layout_options.layouts, &context)?;
     let counters = Counters::find(context.inventory, &configs, false);
     let counters = counters
         .inspect_err(|error| context.note(&format!("the baseline has no profiles: {error}")))

@@ -21,6 +21,7 @@ mod gate;
 mod history;
 mod irq;
 mod kernel_build;
+mod layouts;
 mod list;
 mod manual;
 mod net;

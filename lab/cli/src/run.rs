@@ -2,15 +2,16 @@
 //! the stored run.
 
 use crate::args::{selected, Format, OutputOptions, RunArgs, RunOptions, StoreOptions};
+use crate::layouts::in_layouts;
 use crate::session::{open_store, Session};
 use crate::{compare, fleet, outcome, plan, terminal};
 use std::path::Path;
 use trapline_model::file::Study;
-use trapline_model::{expand, packets, Config, Request};
+use trapline_model::{expand, packets, Request};
 use trapline_report::Report;
 use trapline_runner::run::{default_configs, perform, perform_plan};
 use trapline_runner::{
-    random_seed, seed_of_slices, BootOptions, Failure, Interrupt, Inventory, Resume, Status,
+    random_seed, seed_of_slices, BootOptions, Failure, Interrupt, Resume, Status,
 };
 use trapline_store::{Run, RunId, Store};
 
@@ -44,7 +45,7 @@ pub fn run(args: &RunArgs) -> Result<Status, Failure> {
     let mut store = open_store(options)?;
     let mut session = Session::open(options, inventory)?;
     session.show_findings();
-    let mut request = request(args, &session.inventory);
+    let mut request = request(args, &session)?;
     if args.size_options.seed.is_none() {
         request = with_seed_of_slices(request);
     }
@@ -187,11 +188,14 @@ fn is_empty(run: &Run) -> bool {
     is_stored && run.info.finished_at.is_some() && run.info.boots == 0
 }
 
-fn request(args: &RunArgs, inventory: &Inventory) -> Request {
+/// # Errors
+/// Layouts are requested that no environment has.
+fn request(args: &RunArgs, session: &Session) -> Result<Request, Failure> {
+    let inventory = &session.inventory;
     let (operations, named) = selected(&args.workloads);
     let configs = default_configs(&inventory.select(&args.environments));
-    let configs = Config::in_layouts(&configs, args.layout_options.layouts);
-    Request {
+    let configs = in_layouts(&configs, args.layout_options.layouts, &session.context())?;
+    Ok(Request {
         ready: inventory.ready(&configs, &[]),
         without_taps: inventory.without_taps(operations),
         configs,
@@ -201,7 +205,7 @@ fn request(args: &RunArgs, inventory: &Inventory) -> Request {
         with_control: true,
         slice: args.slice,
         ..args.size_options.request()
-    }
+    })
 }
 
 /// Prints the report of a run and returns the status of the command.

@@ -56,6 +56,7 @@ const ACCEPTED: &[(&str, Check)] = &[
     ("they need root", || !is_root()),
     ("unpacking needs root", || !is_root()),
     ("by root only", || !is_root()),
+    ("host is too busy", is_loaded),
     ("vm.mmap_min_addr", || !is_root()),
     ("no network with a tap", || {
         !makes_network("ip tuntap add t mode tap")
@@ -154,6 +155,14 @@ pub fn on_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path)
         .map(|directory| directory.join(program))
         .find(|program| program.is_file())
+}
+
+/// Returns whether more threads than CPUs were ready in the last minute.
+fn is_loaded() -> bool {
+    let loads = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = loads.split(' ').next().map(str::parse::<f64>);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    load.is_some_and(|load| load.is_ok_and(|load| load > cpus as f64))
 }
 
 fn lacks(program: &str) -> bool {
