@@ -110,8 +110,12 @@ fn of_environment(
 /// Returns why an instruction set does not have an operation.
 const fn no_instruction(set: InstructionSet) -> &'static str {
     match set {
-        InstructionSet::X86_64 => "it is an instruction of Arm: measure sim-arm64/linux",
-        InstructionSet::Aarch64 => "it is an instruction of x86-64: measure host or sim/linux",
+        InstructionSet::X86_64 => {
+            "its processor lacks this instruction of Arm: measure sim-arm64/linux"
+        }
+        InstructionSet::Aarch64 => {
+            "its processor lacks this instruction of x86-64: measure host or sim/linux"
+        }
     }
 }
 
