@@ -84,7 +84,12 @@ pub fn assert_figure(cell: &Value) {
     let [low, high] = ends.map(|key| cell[key].as_f64());
     let estimate = cell["estimate"].as_f64();
     assert!(low <= estimate && estimate <= high, "{cell}");
-    let clock = if is_exact { "insn" } else { "wall" };
+    let of_environment = match cell["environment"].as_str() {
+        Some(name) if name.starts_with("sim-arm64") => "insn-arm64",
+        Some(name) if name.starts_with("sim-vmx") => "insn-vmx",
+        _ => "insn",
+    };
+    let clock = if is_exact { of_environment } else { "wall" };
     assert_eq!(cell["clock"], clock, "{cell}");
     let possible = match cell["unit"].as_str() {
         Some("insn") if is_exact => 1.0..=1e12,

@@ -22,7 +22,7 @@ use trapline_runner::{Failure, Inventory, Status};
 pub fn bisect(args: &BisectArgs) -> Result<Status, Failure> {
     let environments = environments(args);
     let operations = match args.workloads.as_slice() {
-        [] => gate::default_exits().into(),
+        [] => gate::default_exits(&environments).into(),
         chosen => gate::operations(chosen),
     };
     require_exact(&environments, &operations)?;

@@ -9,7 +9,7 @@ use std::path::Path;
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_gate::{compare, Baseline, BaselineError, Comparison, Outcome};
 use trapline_host::files::{read_text, TEXT_LIMIT};
-use trapline_model::{request, Aim, Config, Operations, Scheduling, EXACT_BOOTS};
+use trapline_model::{request, Aim, Config, EnvironmentId, Operations, Scheduling, EXACT_BOOTS};
 use trapline_report::check as formats;
 use trapline_runner::counters::Counters;
 use trapline_runner::exact::{explain_changes, measure, require_exact, require_figures};
@@ -24,7 +24,7 @@ use trapline_store::Store;
 /// complete.
 pub fn baseline(args: &BaselineArgs) -> Result<(), Failure> {
     let operations = match args.workloads.as_slice() {
-        [] => default_operations().into(),
+        [] => default_operations(&args.environments).into(),
         chosen => operations(chosen),
     };
     require_exact(&args.environments, &operations)?;
@@ -141,14 +141,18 @@ pub fn operations(names: &[String]) -> Operations {
 }
 
 /// Returns the operations of a search in which none is named.
-pub fn default_exits() -> OpSet {
-    Workload::Exits.set() & default_operations()
+pub fn default_exits(environments: &[EnvironmentId]) -> OpSet {
+    Workload::Exits.set() & default_operations(environments)
 }
 
-/// Returns the operations whose figures depend only on the code they execute. Those of boot depend on
-/// every byte of an initramfs, and that of timer-wake on the ticks of the machine's own kernel.
-fn default_operations() -> OpSet {
-    request::usual_operations() - Workload::Boot.set() - Op::TimerWake
+/// Returns the operations of the processors of some environments whose figures depend only on the code they execute. Those of
+/// boot depend on every byte of an initramfs, and that of timer-wake on the ticks of the machine's own kernel.
+fn default_operations(environments: &[EnvironmentId]) -> OpSet {
+    let sets = environments.iter();
+    let sets = sets.map(|id| id.stack().machine.instruction_set());
+    let all = request::usual_operations() - Workload::Boot.set() - Op::TimerWake;
+    let exists = |op: &Op| sets.clone().any(|set| op.exists_on(set));
+    all.iter().filter(exists).collect()
 }
 
 fn read(file: &Path) -> Result<Baseline, Failure> {
