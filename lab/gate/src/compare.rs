@@ -186,6 +186,7 @@ fn rows_of(
             let allowed = Allowed {
                 tolerances,
                 layouts,
+                raw_layouts: LayoutChange::of_raw(baseline, summary, config, &operation),
             };
             row(config, operation, kept, cell.copied(), allowed)
         })
@@ -205,6 +206,8 @@ fn position(operation: &str) -> (bool, Option<(usize, Operation)>) {
 struct Allowed<'a> {
     tolerances: &'a Tolerances,
     layouts: Option<LayoutChange>,
+    /// Those of figures with what is excluded.
+    raw_layouts: Option<LayoutChange>,
 }
 
 impl Allowed<'_> {
@@ -215,6 +218,18 @@ impl Allowed<'_> {
             Some(layouts) if !self.tolerances.has(operation) => layouts.allows(new),
             _ if may_be_interrupts => self.tolerances.allow_interrupts(operation, old, new),
             _ => self.tolerances.allow(operation, old, new),
+        }
+    }
+
+    /// The same for figures with what is excluded, which tolerances do not concern.
+    fn allow_raw(self, operation: &str, (old, new): (f64, f64), may_be_interrupts: bool) -> bool {
+        match self.raw_layouts {
+            _ if old == new => true,
+            Some(layouts) => layouts.allows(new),
+            None if may_be_interrupts => {
+                Tolerances::default().allow_interrupts(operation, old, new)
+            }
+            None => false,
         }
     }
 }
@@ -252,7 +267,7 @@ fn row(
     let raw = cell.and_then(|cell| cell.value.figure()?.raw);
     let may_be_interrupts = verdict != Verdict::Same;
     let was = kept.raw.get(&operation).copied();
-    let raw = raw_change(&operation, was, raw, may_be_interrupts);
+    let raw = raw_change(&operation, was.zip(raw), allowed, may_be_interrupts);
     let (verdict, raw) = match raw {
         Some(change) if verdict.is_accepted() => (Verdict::Changed, Some(change)),
         _ => (verdict, None),
@@ -272,20 +287,16 @@ fn row(
     })
 }
 
-/// Describes how a figure with what is excluded has changed; `None` if it has not, or by no more than interrupts can if that
-/// `may_be_interrupts`.
+/// Describes how a figure with what is excluded has changed; `None` if it has not, or by no more than other layouts or, if
+/// that `may_be_interrupts`, interrupts change it.
 fn raw_change(
     operation: &str,
-    old: Option<f64>,
-    new: Option<f64>,
+    figures: Option<(f64, f64)>,
+    allowed: Allowed<'_>,
     may_be_interrupts: bool,
 ) -> Option<String> {
-    let (old, new) = (old?, new?);
-    let is_allowed = if may_be_interrupts {
-        Tolerances::default().allow_interrupts(operation, old, new)
-    } else {
-        old == new
-    };
+    let (old, new) = figures?;
+    let is_allowed = allowed.allow_raw(operation, (old, new), may_be_interrupts);
     (!is_allowed)
         .then(|| format!("{old:.3} -> {new:.3} with what finds the length of instructions"))
 }

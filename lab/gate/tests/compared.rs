@@ -145,6 +145,38 @@ fn figures_of_other_layouts_are_no_change() {
     assert_eq!(verdicts(&old[..1], &moved[..1]), [Changed]);
 }
 
+/// Returns the verdict of each layout on figures that differ only in what is excluded.
+fn verdicts_on_raw(old: [f64; 3], new: [f64; 3]) -> Vec<Verdict> {
+    let with_raw = |raw: [f64; 3]| {
+        let mut summary = in_layouts(&[(1_231.0, 1_231.0); 3]);
+        for (cell, raw) in summary.cells.iter_mut().zip(raw) {
+            if let Value::Measured(figure) = &mut cell.value {
+                figure.raw = Some(raw);
+            }
+        }
+        summary
+    };
+    let kept = Baseline::new(&with_raw(old), &OpSet::from(Op::PortOut).into(), "0.2.0");
+    let compared = compare(&kept, &with_raw(new), &Tolerances::default());
+    compared.rows.iter().map(|row| row.verdict).collect()
+}
+
+#[test]
+fn what_is_excluded_may_change_as_it_does_between_layouts() {
+    use Verdict::{Changed, Same};
+    let old = [2_966.0, 2_966.0, 2_965.0];
+    assert_eq!(verdicts_on_raw(old, [2_966.0, 2_965.0, 2_965.0]), [Same; 3]);
+    assert_eq!(
+        verdicts_on_raw(old, [2_967.0, 2_967.0, 2_966.0]),
+        [Changed; 3]
+    );
+    let equal = [2_966.0; 3];
+    assert_eq!(
+        verdicts_on_raw(equal, [2_966.0, 2_965.0, 2_966.0]),
+        [Same, Changed, Same]
+    );
+}
+
 #[test]
 fn interrupts_change_a_mean_by_no_more_than_layouts_do() {
     use Verdict::{Changed, Same, Tolerated};
