@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 fn whole(id: EnvironmentId) -> Option<Observation> {
     let settings = settings(&parts());
     let environment = ready(id, &settings)?;
-    let wanted = Workload::Basic.set() | Workload::Exits.set() | Workload::Boot.set();
+    let exits = Workload::Exits.set_on(id.stack().machine.instruction_set());
+    let wanted = Workload::Basic.set() | exits | Workload::Boot.set();
     let plan = planned(id, wanted);
     let booted = observe(environment.as_ref(), &settings, &plan, PATIENCE).unwrap();
     if let Some(trouble) = booted.error {

@@ -88,7 +88,7 @@ mod tests {
         // Another number, another register, and a no-operation.
         for word in [
             MOVE,
-            MOVE - 1 | u32::from(of_batch(BEGIN)) << NUMBER,
+            (MOVE - 1) | (u32::from(of_batch(BEGIN)) << NUMBER),
             0xd503_201f,
         ] {
             let bytes = word.to_le_bytes();
