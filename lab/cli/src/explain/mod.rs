@@ -14,6 +14,7 @@ use crate::terminal;
 use clap::ValueEnum;
 use page::{Explained, Page};
 use std::collections::BTreeSet;
+use trapline_abi::arch::NATIVE;
 use trapline_abi::{Op, OpSet, Workload};
 use trapline_environments::debug_files::DebugFiles;
 use trapline_environments::Settings;
@@ -204,7 +205,13 @@ fn explainable(args: &ExplainArgs) -> Result<Vec<Op>, Failure> {
     }
     // The parser accepts known names only.
     let chosen = names::operations(&args.operation).unwrap_or_default();
-    let operations: Vec<_> = chosen.iter().filter(|op| has_profile(*op)).collect();
+    let mut sets = args
+        .environments()
+        .map(|id| id.stack().machine.instruction_set());
+    let set = sets.next().unwrap_or(NATIVE);
+    let exists = |op: &Op| chosen.len() == 1 || op.exists_on(set);
+    let operations = chosen.iter().filter(|op| has_profile(*op));
+    let operations: Vec<_> = operations.filter(exists).collect();
     check_stages(args, &operations)?;
     if operations.is_empty() {
         return Err(Failure::usage(
