@@ -206,7 +206,7 @@ fn position(operation: &str) -> (bool, Option<(usize, Operation)>) {
 struct Allowed<'a> {
     tolerances: &'a Tolerances,
     layouts: Option<LayoutChange>,
-    /// Those of figures with what is excluded.
+    /// The same of figures with what is excluded.
     raw_layouts: Option<LayoutChange>,
 }
 

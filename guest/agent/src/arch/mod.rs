@@ -1,4 +1,4 @@
-//! What differs between instruction sets: devices of a machine, programs in assembly, and system calls.
+//! Differences between instruction sets: devices of a machine, programs in assembly, and system calls.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

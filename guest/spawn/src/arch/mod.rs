@@ -1,4 +1,4 @@
-//! What differs between instruction sets: the clock.
+//! Differences between instruction sets: the clock.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

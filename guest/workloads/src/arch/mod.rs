@@ -1,4 +1,4 @@
-//! What differs between instruction sets: the clock, the instruction that identifies the processor, and loops whose
+//! Differences between instruction sets: the clock, the instruction that identifies the processor, and loops whose
 //! instructions are written out.
 
 #[cfg(target_arch = "aarch64")]
