@@ -106,19 +106,21 @@ pub fn chosen(settings: &Settings, maker: Maker) -> Result<Kernel, Error> {
 /// A file is missing or broken, or no kernel is available.
 pub fn check(settings: &Settings, maker: Maker) -> Result<(), Error> {
     let cache = &settings.cache.directory;
-    match &settings.kernel {
-        Some(GivenKernel::File { image, modules }) => given(image, modules, maker).map(drop),
-        Some(GivenKernel::Package(name)) => match named_in_cache(cache, name, maker) {
-            Some(_) => Ok(()),
-            // Its package lists are downloaded when it is used.
-            None if maker == Maker::Arm => KnownPackages::query().map(drop),
-            None => known_package(name, &maker.apt(cache)?).map(drop),
-        },
-        None => match in_cache(cache, maker) {
-            Some(_) => Ok(()),
-            None if maker == Maker::Arm => KnownPackages::query().map(drop),
-            None => newest_image(maker.metapackages(), &maker.apt(cache)?).map(drop),
-        },
+    let found = match &settings.kernel {
+        Some(GivenKernel::File { image, modules }) => {
+            return given(image, modules, maker).map(drop);
+        }
+        Some(GivenKernel::Package(name)) => named_in_cache(cache, name, maker),
+        None => in_cache(cache, maker),
+    };
+    match (found, &settings.kernel) {
+        (Some(_), _) => Ok(()),
+        // Package lists of another architecture are downloaded when they are used.
+        _ if maker == Maker::Arm => KnownPackages::query().map(drop),
+        (None, Some(GivenKernel::Package(name))) => {
+            known_package(name, &maker.apt(cache)?).map(drop)
+        }
+        (None, _) => newest_image(maker.metapackages(), &maker.apt(cache)?).map(drop),
     }
 }
 
